@@ -34,8 +34,13 @@ from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.importers.document import MOST_BYTES
 from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
-from pagecage.importers.probe import DIGITS, Rounding
-from pagecage.importers.result import DescribedVolume, ImportResult, Selection
+from pagecage.importers.result import (
+    DIGITS,
+    DescribedVolume,
+    ImportResult,
+    Rounding,
+    Selection,
+)
 from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits, VolumeSimulation
 from pagecage.units import exact_size
 

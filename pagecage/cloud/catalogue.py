@@ -83,15 +83,6 @@ class MeasuredLatencyTable(StrictTable):
             raise ValueError("a distribution needs size, the size of the requests")
         return self
 
-    def with_source(self, known: Mapping[str, SourceTable]) -> MeasuredLatency:
-        """Return the latencies with their source. Raises ValueError if it is missing."""
-        if self.by not in known:
-            raise ValueError(f"sources.{self.by} is missing")
-        quantiles = quantiles_of(self.percentiles_us)
-        return MeasuredLatency(
-            self.direction, self.use, self.size, quantiles, self.load, known[self.by], self.remark
-        )
-
 
 @dataclass(frozen=True)
 class MeasuredLatency:
@@ -167,21 +158,16 @@ class InstancesTable(OfferTable):
 
     def instances(self) -> list[InstanceType]:
         """Return the instances of this table."""
-        return [
-            InstanceType(name, own.memory, self._caps(own), self.sources, self.remark)
-            for name, own in self.sizes.items()
-        ]
-
-    def _caps(self, own: InstanceTable) -> InstanceCaps:
-        return InstanceCaps(
-            own.iops,
-            own.iops,
-            own.throughput,
-            own.throughput,
-            own.burst_iops or self.burst_iops,
-            own.burst_throughput or self.burst_throughput,
-            self.burst_seconds,
-        )
+        found = []
+        for name, own in self.sizes.items():
+            caps = InstanceCaps(
+                *(own.iops, own.iops, own.throughput, own.throughput),
+                own.burst_iops or self.burst_iops,
+                own.burst_throughput or self.burst_throughput,
+                self.burst_seconds,
+            )
+            found.append(InstanceType(name, own.memory, caps, self.sources, self.remark))
+        return found
 
 
 class VcpuCapsTable(ExactTable):
@@ -326,7 +312,6 @@ class VolumeType(OfferTable):
 
     @model_validator(mode="after")
     def _check_latencies(self) -> VolumeType:
-        """Refuse two distributions for requests of one size."""
         used = [(t.direction, t.size) for t in self.measured_tables if t.use == "distribution"]
         if len(set(used)) < len(used):
             raise ValueError("measured_latency: two distributions have the same size")
@@ -334,7 +319,6 @@ class VolumeType(OfferTable):
 
     @model_validator(mode="after")
     def _check_figures(self) -> VolumeType:
-        """Refuse two formulas for one quantity, and tiers in the wrong order."""
         for quantity, both, *own in (
             ("iops", self.both_iops, self.own_read_iops, self.own_write_iops),
             (
@@ -356,7 +340,21 @@ class VolumeType(OfferTable):
     def connect(self, provider: str, known: Mapping[str, SourceTable]) -> None:
         """Set the provider, and look up the sources. Raises ValueError if a source is missing."""
         super().connect(provider, known)
-        self._measured = tuple(table.with_source(known) for table in self.measured_tables)
+        for table in self.measured_tables:
+            if table.by not in known:
+                raise ValueError(f"sources.{table.by} is missing")
+        self._measured = tuple(
+            MeasuredLatency(
+                one.direction,
+                one.use,
+                one.size,
+                quantiles_of(one.percentiles_us),
+                one.load,
+                known[one.by],
+                one.remark,
+            )
+            for one in self.measured_tables
+        )
 
     @property
     def measured(self) -> tuple[MeasuredLatency, ...]:
@@ -417,19 +415,14 @@ class VolumeType(OfferTable):
 
     def _burst(self, quantity: str) -> BurstRule | None:
         if self.tiers:
-            rate = self._formula(f"burst_{quantity}", None)
-            return (
-                BurstRule(rate, None, self.tier_burst_seconds) if rate and rate.greatest else None
-            )
-        rates: FormulaTable[Fraction] | None = getattr(self.burst, quantity, None)
-        credits_table: FormulaTable[Fraction] | None = getattr(
-            self.burst, f"{quantity}_credits", None
+            rate, seconds = self._formula(f"burst_{quantity}", None), self.tier_burst_seconds
+            return BurstRule(rate, None, seconds) if rate and rate.greatest else None
+        rates, bucket = (
+            getattr(self.burst, name, None) for name in (quantity, f"{quantity}_credits")
         )
         if self.burst is None or rates is None:
             return None
-        return BurstRule(
-            rates.formula, credits_table.formula if credits_table else None, self.burst.seconds
-        )
+        return BurstRule(rates.formula, bucket.formula if bucket else None, self.burst.seconds)
 
 
 class Provider(ExactTable):
@@ -464,21 +457,19 @@ def read_offers(folder: Path) -> tuple[Provider, ...]:
 
     Raises PagecageError naming file and key.
     """
-    return tuple(_read_provider(path) for path in sorted(folder.glob("*.toml")))
-
-
-def _read_provider(path: Path) -> Provider:
-    try:
-        # Decimal, because 0.75 IOPS per GiB must be exact.
-        return Provider.model_validate(
-            {**tomllib.loads(path.read_text(), parse_float=Decimal), "name": path.stem}
-        )
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PagecageError(
-            f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax"
-        ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise PagecageError(f"{path.name}: {key or 'file'}: {message}", f"edit {path}") from None
+    providers = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            # Decimal, because 0.75 IOPS per GiB must be exact.
+            tables = tomllib.loads(path.read_text(), parse_float=Decimal)
+            providers.append(Provider.model_validate({**tables, "name": path.stem}))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise PagecageError(
+                f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax"
+            ) from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "file"
+            message = first["msg"].removeprefix("Value error, ")
+            raise PagecageError(f"{path.name}: {key}: {message}", f"edit {path}") from None
+    return tuple(providers)

@@ -91,10 +91,37 @@ def compare_volumes(
             kind, question.options.latency_us, question.greatest_us, demand.request_bytes
         )
         try:
-            rows.append(_row(demand, question, _offer(provider, kind, question), latency))
+            offer = _offer(provider, kind, question)
+            outlook = VolumeOutlook(demand, kind.accounting, latency)
+            profile = offer.profile(choose(offer, outlook, question.under_seconds))
+            prediction = outlook.predict(profile)
         except PagecageError as error:
             left_out.append(LeftOut(kind.name, error.message, error.hint))
-    return sorted(rows, key=_order), left_out
+            continue
+        reached = answer(prediction, question.under_seconds)
+        rows.append(VolumeRow(kind, profile, latency, prediction, reached))
+
+    def order(row: VolumeRow) -> tuple[int, Fraction, Fraction, str]:
+        iops, bandwidth = row.profile.limits.read_iops, row.profile.limits.read_bandwidth
+        return (
+            ANSWERS.index(row.answer) if row.answer else 0,
+            min(layer.base for layer in iops),
+            min(layer.base for layer in bandwidth),
+            row.kind.name,
+        )
+
+    return sorted(rows, key=order), left_out
+
+
+def _offer(provider: Provider, kind: VolumeType, question: VolumeQuestion) -> VolumeOffer:
+    instance = find_instance(provider, kind, question.instance) if question.instance else None
+    throughput = question.throughput and parse_throughput(question.throughput, kind)
+    fixed = VolumeRequest(  # without values that the type does not sell apart
+        question.size_bytes if kind.size else None,
+        question.iops if isinstance(kind.read_iops, ProvisionedFormula) else None,
+        throughput or None if isinstance(kind.read_throughput, ProvisionedFormula) else None,
+    )
+    return VolumeOffer(provider, kind, instance, question.options, fixed, question.least_bytes)
 
 
 def offered_types(question: VolumeQuestion) -> list[tuple[Provider, VolumeType]]:
@@ -127,39 +154,6 @@ def answer(prediction: VolumePrediction, under_seconds: float | None) -> str | N
         return None
     ends = (prediction.high, prediction.seconds, prediction.low)
     return ANSWERS[sum(end > under_seconds for end in ends)]
-
-
-def _offer(provider: Provider, kind: VolumeType, question: VolumeQuestion) -> VolumeOffer:
-    """Return the offer of a type. Values that the type does not sell apart are dropped."""
-    instance = find_instance(provider, kind, question.instance) if question.instance else None
-    throughput = question.throughput and parse_throughput(question.throughput, kind)
-    fixed = VolumeRequest(
-        question.size_bytes if kind.size else None,
-        question.iops if isinstance(kind.read_iops, ProvisionedFormula) else None,
-        throughput or None if isinstance(kind.read_throughput, ProvisionedFormula) else None,
-    )
-    return VolumeOffer(provider, kind, instance, question.options, fixed, question.least_bytes)
-
-
-def _row(
-    demand: IoDemand, question: VolumeQuestion, offer: VolumeOffer, latency: LatencyBounds
-) -> VolumeRow:
-    outlook = VolumeOutlook(demand, offer.kind.accounting, latency)
-    profile = offer.profile(choose(offer, outlook, question.under_seconds))
-    prediction = outlook.predict(profile)
-    return VolumeRow(
-        offer.kind, profile, latency, prediction, answer(prediction, question.under_seconds)
-    )
-
-
-def _order(row: VolumeRow) -> tuple[int, Fraction, Fraction, str]:
-    iops, bandwidth = row.profile.limits.read_iops, row.profile.limits.read_bandwidth
-    return (
-        ANSWERS.index(row.answer) if row.answer else 0,
-        min(layer.base for layer in iops),
-        min(layer.base for layer in bandwidth),
-        row.kind.name,
-    )
 
 
 @dataclass(frozen=True)
@@ -200,7 +194,6 @@ def compare_instances(demand: IoDemand, question: VolumeQuestion) -> list[Instan
 def _by_limits(
     provider: Provider, kinds: Mapping[str, VolumeType]
 ) -> dict[tuple[InstanceCaps, tuple[str, ...]], list[str]]:
-    """Return the names of the instances with the same limits on the same types."""
     found: dict[tuple[InstanceCaps, tuple[str, ...]], list[str]] = {}
     for instance in provider.instances:
         found.setdefault((instance.caps, ()), []).append(instance.name)
@@ -242,13 +235,15 @@ def prediction_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> 
 
 
 def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> Iterator[str]:
-    """Yield the assumed latencies, if any trial shows how long its requests took."""
     if all(demand.latency_seconds is None for demand in demands):
         yield "The run does not show how long a request took, so latency is that of its disk."
         return
     groups: dict[tuple[float, float, str], list[str]] = {}
     for row in rows:
-        bounds = (row.latency.least[0], row.latency.greatest[0], _origin(row))
+        origin = "where the provider states nothing" if row.kind.latency is None else "as stated"
+        if row.latency.measured[0] is not None:
+            origin = "as users measured"
+        bounds = (row.latency.least[0], row.latency.greatest[0], origin)
         groups.setdefault(bounds, []).append(row.kind.name)
     if all(least == greatest for least, greatest, _ in groups):
         yield f"A request takes {next(iter(groups))[0] * 1e6:.0f} us, as --latency-us says."
@@ -262,13 +257,6 @@ def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> It
         "The expected time takes the measured mean, or else the latency of the run as far as it is"
         " within these bounds. --latency-us replaces them."
     )
-
-
-def _origin(row: VolumeRow) -> str:
-    """Return what the bounds of the latency of reads rest on."""
-    if row.latency.measured[0] is not None:
-        return "as users measured"
-    return "where the provider states nothing" if row.kind.latency is None else "as stated"
 
 
 def _counting_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from pagecage.cloud.catalogue import InstanceType, Provider, VolumeType
 from pagecage.cloud.formulas import (
     Formula,
     FormulaInput,
-    LimitLayer,
     ProvisionedFormula,
     RatePeriod,
     rate_periods,
@@ -20,7 +19,6 @@ from pagecage.cloud.prediction import VolumeOutlook
 from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError
-from pagecage.model.cage import LatencyFloor
 from pagecage.model.volume_model import mean_us_at_size
 from pagecage.units import BLOCK_BYTES
 
@@ -95,11 +93,8 @@ def _rate_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
         ]
     for name, layers, amount in groups:
         for layer in layers if amount else ():
-            yield _layer_floor(name, layer, amount, profile.start)
-
-
-def _layer_floor(name: str, layer: LimitLayer, amount: int, start: str) -> LimitFloor:
-    return LimitFloor(name, layer.by, amount, seconds_for(amount, rate_periods((layer,), start)))
+            seconds = seconds_for(amount, rate_periods((layer,), profile.start))
+            yield LimitFloor(name, layer.by, amount, seconds)
 
 
 def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
@@ -120,24 +115,18 @@ def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]
 
     Requests that draw from a distribution take its mean, which is that of many requests.
     """
+    simulation = profile.simulation if profile.is_volume else None
     for direction, requests, size_bytes in (
         ("read", io.reads, io.read_bytes),
         ("write", io.writes, io.written_bytes),
     ):
-        kind, latency_us = _latency(profile, direction, size_bytes / max(requests, 1))
+        kind, latency_us = f"{direction} latency", getattr(profile.latency, f"{direction}_us", 0)
+        if sizes := getattr(simulation, f"{direction}_latency", ()):
+            kind = f"mean {kind}"
+            latency_us = mean_us_at_size(sizes, size_bytes / max(requests, 1) or BLOCK_BYTES)
         if requests and latency_us and io.depth:
             seconds = requests * latency_us / 1e6 / io.depth
             yield LimitFloor(f"{kind}, {io.depth} in flight", profile.name, requests, seconds)
-
-
-def _latency(profile: LimitProfile, direction: str, size_bytes: float) -> tuple[str, float]:
-    """Return the name and the microseconds of the latency that is imposed; 0 without one."""
-    simulation, floor = profile.simulation, profile.latency or LatencyFloor()
-    if profile.is_volume and simulation:
-        sizes = simulation.read_latency if direction == "read" else simulation.write_latency
-        if sizes:
-            return f"mean {direction} latency", mean_us_at_size(sizes, size_bytes or BLOCK_BYTES)
-    return f"{direction} latency", getattr(floor, f"{direction}_us") or 0
 
 
 IOPS_STEP = 100
@@ -201,7 +190,13 @@ class VolumeOffer:
         def suits(request: VolumeRequest) -> bool:
             return self._is_sold(request) and is_enough(self.profile(request))
 
-        fastest = self._fastest_of(self._least_size(suits))
+        sizes = self._sizes()
+        number = (
+            next(n for n, size in enumerate(sizes) if suits(self._fastest_of(size)))
+            if self.kind.tiers
+            else _least_number(len(sizes), lambda n: suits(self._fastest_of(sizes[n])))
+        )
+        fastest = self._fastest_of(sizes[number])
         choices = [
             self._with_throughput(self._sized(fastest.size_bytes, iops))
             for iops in self._iops_steps(fastest)
@@ -220,12 +215,6 @@ class VolumeOffer:
         step = bounds.step_bytes
         return tiers or range(-(-least // step) * step, bounds.most_bytes + 1, step)
 
-    def _least_size(self, suits: Callable[[VolumeRequest], bool]) -> int | None:
-        sizes = self._sizes()
-        if self.kind.tiers:
-            return next(size for size in sizes if suits(self._fastest_of(size)))
-        return sizes[_least_number(len(sizes), lambda n: suits(self._fastest_of(sizes[n])))]
-
     def _is_sold(self, request: VolumeRequest) -> bool:
         try:
             self.profile(request)
@@ -241,13 +230,11 @@ class VolumeOffer:
         return self._with_throughput(self._sized(size, self.fixed.iops or most))
 
     def _with_throughput(self, request: VolumeRequest) -> VolumeRequest:
-        """Return the request with the most throughput for its size and IOPS, unless it is fixed."""
         given = FormulaInput(request.size_bytes or 0, None, request.iops)
         most = _most(self.kind.read_throughput, given, self.kind.throughput_unit_bytes)
         return replace(request, throughput=self.fixed.throughput or most)
 
     def _iops_steps(self, fastest: VolumeRequest) -> list[Fraction | None]:
-        """Return the IOPS to choose from, ascending, up to those of the fastest volume."""
         formula = self.kind.read_iops
         if self.fixed.iops is not None or not isinstance(formula, ProvisionedFormula):
             return [fastest.iops]
@@ -271,7 +258,6 @@ def _most(formula: Formula | None, given: FormulaInput, unit: int) -> Fraction |
 def _steps(
     formula: ProvisionedFormula[Fraction], given: FormulaInput, most: Fraction | None, step: int
 ) -> list[Fraction | None]:
-    """Return the least provisioned value, the multiples of the step above it, and the greatest."""
     least, top = Fraction(math.ceil(formula.bounds(given)[0])), most or Fraction(0)
     between = range(int(least) // step * step + step, math.ceil(top), step)
     return [*({least} if least < top else ()), *map(Fraction, between), top]

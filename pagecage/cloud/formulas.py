@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -90,14 +90,10 @@ def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[Rat
 
 
 def _append(periods: list[RatePeriod], period: RatePeriod) -> None:
-    """Append a period, merged with the last one if both have the same rate."""
     if periods and periods[-1].rate == period.rate:
-        before = periods.pop()
-        total = (
-            None
-            if before.seconds is None or period.seconds is None
-            else before.seconds + period.seconds
-        )
+        before, total = periods.pop(), None
+        if before.seconds is not None and period.seconds is not None:
+            total = before.seconds + period.seconds
         period = RatePeriod(period.rate, period.by, total)
     periods.append(period)
 
@@ -181,22 +177,6 @@ class ExactTable(StrictTable):
 
 
 @dataclass(frozen=True)
-class FixedFormula:
-    """The same figure at any size."""
-
-    value: Fraction
-
-    def evaluate(self, given: FormulaInput) -> Fraction | None:  # noqa: ARG002 - as all formulas
-        """Return the fixed figure."""
-        return self.value
-
-    @property
-    def greatest(self) -> Fraction | None:
-        """The fixed figure."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class StepsFormula:
     """A figure for each range of sizes, as (greatest size of the range, figure) in ascending order.
 
@@ -218,7 +198,16 @@ class StepsFormula:
         return max((figure for _, figure in self.steps if figure is not None), default=None)
 
 
-class LinearFormula(ExactTable, Generic[Amount]):
+class _Capped(ExactTable):
+    if TYPE_CHECKING:  # each table declares it
+        most: Fraction | None
+
+    @property
+    def greatest(self) -> Fraction | None:
+        return self.most
+
+
+class LinearFormula(_Capped, Generic[Amount]):
     """`base` plus a rate per GiB or per TiB, kept between `least` and `most`."""
 
     per_gib: Amount | None = None
@@ -242,13 +231,8 @@ class LinearFormula(ExactTable, Generic[Amount]):
             self.most,
         )
 
-    @property
-    def greatest(self) -> Fraction | None:
-        """The upper bound `most`."""
-        return self.most
 
-
-class ProvisionedFormula(ExactTable, Generic[Amount]):
+class ProvisionedFormula(_Capped, Generic[Amount]):
     """A figure that is bought apart from the size, within bounds.
 
     `included` applies if nothing is bought. Without it, a value must be bought.
@@ -265,18 +249,12 @@ class ProvisionedFormula(ExactTable, Generic[Amount]):
         """Return the bought or the included figure, without a check of the bounds."""
         return given.provisioned if given.provisioned is not None else self.included
 
-    @property
-    def greatest(self) -> Fraction | None:
-        """The upper bound `most`."""
-        return self.most
-
     def bounds(self, given: FormulaInput) -> tuple[Fraction, Fraction]:
         """Return the least and the greatest figure that can be bought for this volume.
 
         The included figure is allowed at any size.
         """
-        size_gib = Fraction(given.size_bytes, GIB)
-        upper: Fraction = self.most
+        size_gib, upper = Fraction(given.size_bytes, GIB), Fraction(self.most)
         most = upper
         if self.most_per_gib is not None:
             most = min(most, self.most_per_gib * size_gib)
@@ -286,7 +264,7 @@ class ProvisionedFormula(ExactTable, Generic[Amount]):
         return min(least, upper), max(most, self.included or Fraction(0))
 
 
-class PerIopsFormula(ExactTable):
+class PerIopsFormula(_Capped):
     """Throughput of `each` bytes for one I/O, kept between `least` and `most`."""
 
     each: Bytes
@@ -295,17 +273,11 @@ class PerIopsFormula(ExactTable):
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the throughput for the IOPS; None if they are not known."""
-        return (
-            None if given.other is None else _clamp(self.each * given.other, self.least, self.most)
-        )
-
-    @property
-    def greatest(self) -> Fraction | None:
-        """The upper bound `most`."""
-        return self.most
+        other = given.other
+        return None if other is None else _clamp(self.each * other, self.least, self.most)
 
 
-class PerThroughputFormula(ExactTable):
+class PerThroughputFormula(_Capped):
     """IOPS that follow from the throughput: `each_mib` for one MiB/s, `most` at most."""
 
     each_mib: Number
@@ -313,16 +285,8 @@ class PerThroughputFormula(ExactTable):
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the IOPS for the throughput; None if it is not known."""
-        return (
-            None
-            if given.other is None
-            else _clamp(self.each_mib * given.other / MIB, None, self.most)
-        )
-
-    @property
-    def greatest(self) -> Fraction | None:
-        """The upper bound `most`."""
-        return self.most
+        other = given.other
+        return None if other is None else _clamp(self.each_mib * other / MIB, None, self.most)
 
 
 class SizeStepTable(ExactTable, Generic[Amount]):
@@ -354,19 +318,14 @@ class FormulaTable(ExactTable, Generic[Amount]):
     def formula(self) -> Formula:
         """The formula."""
         if self.fixed is not None:
-            return FixedFormula(self.fixed)
+            return StepsFormula(((None, self.fixed),))
         if self.steps is not None:
             return StepsFormula(tuple((step.up_to, step.value) for step in self.steps))
-        shapes: Iterable[Formula | None] = (
-            self.linear,
-            self.provisioned,
-            self.per_iops,
-            self.per_throughput,
-        )
-        return next(shape for shape in shapes if shape is not None)
+        shape = self.linear or self.provisioned or self.per_iops or self.per_throughput
+        assert shape is not None  # by the validator
+        return shape
 
 
 def _clamp(value: Fraction, least: Fraction | None, most: Fraction | None) -> Fraction:
-    """Return the value, raised to `least` and lowered to `most`."""
     raised = value if least is None else max(value, least)
     return raised if most is None else min(raised, most)

@@ -28,14 +28,9 @@ def event_notes(simulation: VolumeSimulation) -> Iterator[str]:
             f" {format_both_rates(restore.bytes_per_second)}."
         )
     for event in simulation.events:
-        yield f"{_period(event)}, {_effect(event)}."
-
-
-def _period(event: VolumeEvent) -> str:
-    begin = f"From {format_seconds(event.from_seconds)}"
-    if event.until_seconds is None:
-        return begin
-    return f"{begin} to {format_seconds(event.until_seconds)}"
+        until = event.until_seconds
+        end = "" if until is None else f" to {format_seconds(until)}"
+        yield f"From {format_seconds(event.from_seconds)}{end}, {_effect(event)}."
 
 
 def _effect(event: VolumeEvent) -> str:
@@ -48,16 +43,13 @@ def _effect(event: VolumeEvent) -> str:
         case "pause":
             return "no I/O starts"
         case "fail":
-            return f"{share} of the I/Os{_range(event)} fail with EIO"
+            where = ""
+            if event.first_byte is not None or event.end_byte is not None:
+                end = "the end" if event.end_byte is None else f"byte {event.end_byte}"
+                where = f" from byte {event.first_byte or 0} to before {end}"
+            return f"{share} of the I/Os{where} fail with EIO"
         case _:
             return "the volume is detached and every I/O fails with EIO"
-
-
-def _range(event: VolumeEvent) -> str:
-    if event.first_byte is None and event.end_byte is None:
-        return ""
-    end = "the end" if event.end_byte is None else f"byte {event.end_byte}"
-    return f" from byte {event.first_byte or 0} to before {end}"
 
 
 _READ_AHEAD_BYTES = 128 * KIB
@@ -69,12 +61,12 @@ WORTH_A_NOTE = 0.97
 def notes(profile: LimitProfile) -> tuple[str, ...]:
     """Return sentences about one thing each, the most important first."""
     by_kernel = (_second_bucket, _combined, _counting, _whole_ios)
-    parts = (_layers, *(() if profile.is_volume else by_kernel), _latency, _events)
-    return tuple(sentence for part in parts for sentence in part(profile))
+    parts = (_layers, *(() if profile.is_volume else by_kernel), _latency)
+    sentences = [sentence for part in parts for sentence in part(profile)]
+    return (*sentences, *(event_notes(profile.simulation) if profile.simulation else ()))
 
 
 def _layers(profile: LimitProfile) -> Iterator[str]:
-    """Yield the limits of volume and instance alone if there are both."""
     limits = profile.limits
     reads, writes = (
         (limits.read_iops, limits.read_bandwidth),
@@ -84,7 +76,10 @@ def _layers(profile: LimitProfile) -> Iterator[str]:
     for direction, (iops, bandwidth) in directions.items():
         names = dict.fromkeys(layer.by for layer in (*iops, *bandwidth))
         for name in names if len(names) > 1 else ():
-            parts = [_alone(iops, name, _iops), _alone(bandwidth, name, _rate)]
+            parts = [
+                _alone(iops, name, lambda value: f"{_count(value)} IOPS"),
+                _alone(bandwidth, name, _rate),
+            ]
             lasting = ", ".join(base for base, _ in parts if base)
             burst = ", ".join(rate for _, rate in parts if rate)
             yield f"{name} alone{direction}: {lasting}{f'; in a burst {burst}' if burst else ''}."
@@ -99,10 +94,6 @@ def _alone(
             burst = format_rate(layer.burst) if layer.burst is not None and layer.bursts else ""
             return format_rate(layer.base), burst
     return "", ""
-
-
-def _iops(value: Fraction) -> str:
-    return f"{_count(value)} IOPS"
 
 
 def _rate(value: Fraction) -> str:
@@ -138,23 +129,16 @@ def _combined(profile: LimitProfile) -> Iterator[str]:
 
 
 def _counting(profile: LimitProfile) -> Iterator[str]:
-    """Yield notes on counting: the provider counts after merging, io.max before."""
     accounting, limits = profile.accounting, profile.limits
-    if (
-        accounting is None
-        or accounting.io_size_bytes is None
-        or not (limits.read_iops and limits.read_bandwidth)
-    ):
+    size = accounting.io_size_bytes if accounting else None
+    if accounting is None or size is None or not (limits.read_iops and limits.read_bandwidth):
         return
-    size = accounting.io_size_bytes
     yield (
         f"An I/O above {format_bytes(size)} counts as several at the provider and as one for the"
         " kernel."
     )
-    iops, bandwidth = (
-        rate_periods(limits.read_iops)[-1].rate,
-        rate_periods(limits.read_bandwidth)[-1].rate,
-    )
+    iops = rate_periods(limits.read_iops)[-1].rate
+    bandwidth = rate_periods(limits.read_bandwidth)[-1].rate
     at_provider = reachable(bandwidth, iops, size)
     if at_provider < bandwidth:
         yield (
@@ -203,13 +187,7 @@ def _latency(profile: LimitProfile) -> Iterator[str]:
             yield f"Latency of {one.direction}s: {one.remark}"
 
 
-def _events(profile: LimitProfile) -> Iterator[str]:
-    if profile.simulation:
-        yield from event_notes(profile.simulation)
-
-
 def _imposed(floor: LatencyFloor | None, *, is_drawn: bool, is_volume: bool) -> Iterator[str]:
-    """Yield what imposes a latency: the cage's floor, or a simulated volume."""
     if floor is not None:
         times = [
             f"{us} us for a {name}"

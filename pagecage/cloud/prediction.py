@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pagecage.cloud.catalogue import Provider, VolumeType, distributions
-from pagecage.cloud.formulas import FULLNESS, LimitLayer
+from pagecage.cloud.formulas import FULLNESS
 from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting, TokenBucket
 from pagecage.model.volume_model import latency_at_size, mean_us_at_size
@@ -44,22 +44,18 @@ class IoMeter:
 
 def io_meters(profile: LimitProfile, *, combined: bool) -> tuple[IoMeter, ...]:
     """Return the meters of a profile; if `combined`, reads and writes share each limit."""
-    return tuple(
-        IoMeter(limit, layer.by, scope, _bucket(layer, profile.start))
-        for limit, quantity in LIMITS.items()
-        for scope in scopes(combined=combined)
-        for layer in getattr(profile.limits, f"{scope[0]}_{quantity}")
-    )
-
-
-def _bucket(layer: LimitLayer, start: str) -> TokenBucket:
-    """Return a layer's bucket. A burst without end is a plain limit."""
-    rate = float(layer.burst or 0) if layer.bursts else 0.0
-    if layer.credits is None or not rate:
-        base = rate or float(layer.base)
-        return TokenBucket(base, base, 0.0, 0.0)
-    capacity = float(layer.credits)
-    return TokenBucket(float(layer.base), rate, capacity, float(FULLNESS[start]) * capacity)
+    meters = []
+    for limit, quantity in LIMITS.items():
+        for scope in scopes(combined=combined):
+            for layer in getattr(profile.limits, f"{scope[0]}_{quantity}"):
+                rate = float(layer.rate(has_credits=True))
+                capacity = float(layer.credits or 0) if layer.bursts else 0.0
+                # A burst without end is a plain limit.
+                base = rate if layer.credits is None else float(layer.base)
+                credits_ = float(FULLNESS[profile.start]) * capacity
+                bucket = TokenBucket(base, rate, capacity, credits_)
+                meters.append(IoMeter(limit, layer.by, scope, bucket))
+    return tuple(meters)
 
 
 def counted(
@@ -184,23 +180,19 @@ def window_needs(
 
     A pass that was covered in part is stretched, so that its phases stay in order.
     """
-    return tuple(_need(window, demand, rules, given) for window in demand.windows)
-
-
-def _need(
-    window: DemandWindow, demand: IoDemand, rules: IoAccounting, given: Assumptions
-) -> WindowNeed:
-    whole, errors = 1 / demand.covered_share, given.errors
+    whole, errors, needs = 1 / demand.covered_share, given.errors, []
     used = errors.held * whole / demand.used_share
-    amounts = {
-        (limit, scope): used * counted(limit, scope, window, demand, rules, given.count)
-        for limit in LIMITS
-        for scope in scopes(combined=given.combined)
-    }
-    own = window.own_seconds * whole * (errors.capped if window.is_capped else errors.free)
-    disk = _disk_seconds(window, given) * whole
-    serial = 0.0 if window.is_capped else errors.serial * own
-    return WindowNeed(own, disk, serial, amounts)
+    for window in demand.windows:
+        amounts = {
+            (limit, scope): used * counted(limit, scope, window, demand, rules, given.count)
+            for limit in LIMITS
+            for scope in scopes(combined=given.combined)
+        }
+        own = window.own_seconds * whole * (errors.capped if window.is_capped else errors.free)
+        disk = _disk_seconds(window, given) * whole
+        serial = 0.0 if window.is_capped else errors.serial * own
+        needs.append(WindowNeed(own, disk, serial, amounts))
+    return tuple(needs)
 
 
 def _disk_seconds(window: DemandWindow, given: Assumptions) -> float:
@@ -287,18 +279,6 @@ class VolumePrediction:
     drained: Mapping[Cause, float]
 
 
-@dataclass(frozen=True)
-class _Outlook:
-    """The needs of a demand under one set of assumptions."""
-
-    needs: tuple[WindowNeed, ...]
-    combined: bool
-
-    def walk(self, profile: LimitProfile) -> WalkedTime:
-        meters = io_meters(profile, combined=self.combined)
-        return walk(self.needs, meters, profile.name)
-
-
 class VolumeOutlook:
     """The times of one trial on volumes of one type, which count and answer alike.
 
@@ -309,36 +289,40 @@ class VolumeOutlook:
         self, demand: IoDemand, rules: IoAccounting | None, latency: LatencyBounds | None
     ) -> None:
         known = rules or IoAccounting()
-
-        def outlook(given: Assumptions) -> _Outlook:
-            return _Outlook(window_needs(demand, known, given), given.combined)
-
         least = latency.least if latency else None
         greatest = latency.greatest if latency else None
         usual = _expected_latency(demand, latency)
         shared = known.combined is not False
-        self._low = outlook(Assumptions("fewest", known.combined is True, least, errors=LOWEST))
-        self._expected = outlook(Assumptions("expected", shared, usual, errors=EXPECTED))
-        self._high = outlook(Assumptions("most", shared, greatest, True, HIGHEST))
+        self._low = Assumptions("fewest", known.combined is True, least, errors=LOWEST)
+        self._expected = Assumptions("expected", shared, usual, errors=EXPECTED)
+        self._high = Assumptions("most", shared, greatest, True, HIGHEST)
+        self._needs = {
+            given: window_needs(demand, known, given)
+            for given in (self._low, self._expected, self._high)
+        }
+
+    def _walk(self, given: Assumptions, profile: LimitProfile) -> WalkedTime:
+        meters = io_meters(profile, combined=given.combined)
+        return walk(self._needs[given], meters, profile.name)
 
     def seconds(self, profile: LimitProfile) -> float:
         """Return the expected time on a volume."""
-        return self._expected.walk(profile).seconds
+        return self._walk(self._expected, profile).seconds
 
     def high(self, profile: LimitProfile) -> float:
         """Return the upper end of the range on a volume."""
-        return max(self._high.walk(profile).seconds, self.seconds(profile))
+        return max(self._walk(self._high, profile).seconds, self.seconds(profile))
 
     def predict(self, profile: LimitProfile) -> VolumePrediction:
         """Return the prediction for a volume."""
-        expected = self._expected.walk(profile)
+        expected = self._walk(self._expected, profile)
         parts, whole = expected.parts, expected.seconds or 1.0
         cause = max(parts, key=lambda one: parts[one])
         held = sum(part for one, part in parts.items() if one.limit in LIMITS)
         return VolumePrediction(
             seconds=expected.seconds,
-            low=min(self._low.walk(profile).seconds, expected.seconds),
-            high=max(self._high.walk(profile).seconds, expected.seconds),
+            low=min(self._walk(self._low, profile).seconds, expected.seconds),
+            high=max(self._walk(self._high, profile).seconds, expected.seconds),
             cause=cause,
             share=parts[cause] / whole,
             held_share=held / whole,
@@ -367,7 +351,6 @@ def latency_bounds(
 def _direction_bounds(
     kind: VolumeType, direction: str, greatest_us: int, request_bytes: float
 ) -> tuple[float, float, float | None]:
-    """Return the least, the greatest and the measured mean latency of one direction in seconds."""
     if known := distributions(kind.measured, direction):
         least, greatest = (latency_at_size(known, request_bytes, p) for p in (0.0, _HIGH_SHARE))
         return least / 1e6, greatest / 1e6, mean_us_at_size(known, request_bytes) / 1e6

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from pagecage.cloud.catalogue import (
     InstanceCaps,
@@ -28,7 +29,6 @@ from pagecage.model.cage import (
     CreditBucket,
     IoAccounting,
     LatencyFloor,
-    LatencyQuantiles,
     LayerLimit,
     VolumeSimulation,
 )
@@ -55,9 +55,9 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
                     f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance"
                 )
             return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
-    raise PagecageError(
-        f"{provider.title} has no instance {name!r} in the catalogue", _hint(provider, plain)
-    )
+    hint = nearest(plain, instance_names(provider))
+    hint = hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
+    raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", hint)
 
 
 def has_instance(provider: Provider, name: str) -> bool:
@@ -91,11 +91,6 @@ def _plain(name: str) -> str:
     return name.lower().removeprefix("standard_")
 
 
-def _hint(provider: Provider, name: str) -> str:
-    hint = nearest(name, instance_names(provider))
-    return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
-
-
 def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
     """Return the layers of the volume followed by those of the instance."""
     caps, name = instance.caps, instance.name
@@ -118,64 +113,43 @@ def _layer(name: str, caps: InstanceCaps, quantity: str, burst: Fraction | None)
 _UNITS = {"iops": "operations", "bandwidth": "bytes"}
 
 
-def simulation_of(
-    limits: VolumeLimits,
-    volume: str,
-    is_combined: bool,
-    read_latency: tuple[LatencyQuantiles, ...] = (),
-    write_latency: tuple[LatencyQuantiles, ...] = (),
-) -> VolumeSimulation:
-    """Return the simulation of a volume, with each layer apart and its rates unrounded.
+def _layer_limits(limits: VolumeLimits, volume: str, is_combined: bool) -> Iterator[LayerLimit]:
+    """Yield each layer apart, unrounded. A burst without end is a higher limit.
 
     Layers that are not named after the volume are those of its instance.
     """
-    layers = tuple(_layer_limits(limits, volume, is_combined))
-    return VolumeSimulation(layers, read_latency, write_latency)
-
-
-def _layer_limits(limits: VolumeLimits, volume: str, is_combined: bool) -> Iterator[LayerLimit]:
     for quantity, unit in _UNITS.items():
-        reads: Sequence[LimitLayer] = getattr(limits, f"read_{quantity}")
-        writes: Sequence[LimitLayer] = getattr(limits, f"write_{quantity}")
-        if is_combined and reads == writes:
-            sides = [("both", reads)]
-        else:
-            sides = [("read", reads), ("write", writes)]
-        for of, layers in sides:
+        sides = {side: getattr(limits, f"{side}_{quantity}") for side in ("read", "write")}
+        if is_combined and sides["read"] == sides["write"]:
+            sides = {"both": sides["read"]}
+        for of, layers in sides.items():
             for layer in layers:
-                yield _layer_limit("volume" if layer.by == volume else "instance", of, unit, layer)
-
-
-def _layer_limit(name: str, of: str, unit: str, layer: LimitLayer) -> LayerLimit:
-    """Return one limit. A burst without end is a higher limit."""
-    if layer.burst is None or not layer.bursts:
-        return LayerLimit(name, of, unit, float(layer.base))
-    if layer.credits is None:
-        return LayerLimit(name, of, unit, float(layer.burst))
-    burst, credits_ = float(layer.burst), float(layer.credits)
-    return LayerLimit(name, of, unit, float(layer.base), burst, credits_)
+                name = "volume" if layer.by == volume else "instance"
+                base, burst, bucket = layer.base, layer.burst, layer.credits
+                if burst is None or not layer.bursts:
+                    yield LayerLimit(name, of, unit, float(base))
+                elif bucket is None:
+                    yield LayerLimit(name, of, unit, float(burst))
+                else:
+                    yield LayerLimit(name, of, unit, float(base), float(burst), float(bucket))
 
 
 def limits_of(simulation: VolumeSimulation) -> VolumeLimits:
     """Return the limits of a simulation by direction and quantity."""
-    found = {
-        f"{side}_{quantity}": tuple(
-            _simulated_layer(limit)
-            for limit in simulation.limits
-            if limit.of in (side, "both") and limit.unit == unit
-        )
-        for side in ("read", "write")
-        for quantity, unit in _UNITS.items()
-    }
+    found: dict[str, tuple[LimitLayer, ...]] = {}
+    for quantity, unit in _UNITS.items():
+        for side in ("read", "write"):
+            found[f"{side}_{quantity}"] = tuple(
+                LimitLayer(
+                    limit.layer,
+                    Fraction(limit.per_second),
+                    None if limit.burst_per_second is None else Fraction(limit.burst_per_second),
+                    None if limit.credits is None else Fraction(limit.credits),
+                )
+                for limit in simulation.limits
+                if limit.of in (side, "both") and limit.unit == unit
+            )
     return VolumeLimits(**found)
-
-
-def _simulated_layer(limit: LayerLimit) -> LimitLayer:
-    burst, credits_ = (
-        None if value is None else Fraction(value)
-        for value in (limit.burst_per_second, limit.credits)
-    )
-    return LimitLayer(limit.layer, Fraction(limit.per_second), burst, credits_)
 
 
 # Limits of a profile and the systemd properties of a cage.
@@ -262,7 +236,9 @@ def profile_of(
     if not all(vars(limits).values()):
         message = f"the limits of {kind.name} depend on the instance, and none is given"
         raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
-    memory_bytes, memory_by = _memory(options, instance)
+    memory_bytes, memory_by = (instance.memory_bytes, instance.name) if instance else (None, "")
+    if options.memory_bytes is not None:
+        memory_bytes, memory_by = options.memory_bytes, "--memory"
     limits = limits.scaled(options.scale)
     measured = kind.measured if options.latency_us is None else ()
     offers = (kind, instance) if instance else (kind,)
@@ -288,15 +264,34 @@ def profile_of(
 def _simulation(
     kind: VolumeType, limits: VolumeLimits, measured: tuple[MeasuredLatency, ...]
 ) -> VolumeSimulation:
-    latencies = (distributions(measured, direction) for direction in ("read", "write"))
-    return simulation_of(limits, kind.name, bool(kind.accounting.combined), *latencies)
+    layers = tuple(_layer_limits(limits, kind.name, bool(kind.accounting.combined)))
+    return VolumeSimulation(
+        layers, distributions(measured, "read"), distributions(measured, "write")
+    )
 
 
-def _memory(options: CageOptions, instance: InstanceType | None) -> tuple[int | None, str]:
-    """Return the memory and what sets it: the option, or else the instance."""
-    if options.memory_bytes is not None:
-        return options.memory_bytes, "--memory"
-    return (instance.memory_bytes, instance.name) if instance else (None, "")
+def _volume(
+    kind: VolumeType, request: VolumeRequest, instance: InstanceType | None, options: CageOptions
+) -> CloudVolume:
+    return CloudVolume(
+        kind.provider,
+        kind.type,
+        request.size_bytes,
+        None if request.iops is None else int(request.iops),
+        None if request.throughput is None else int(request.throughput),
+        instance.name if instance else None,
+        float(options.scale),
+    )
+
+
+def _latency_floor(
+    published: PublishedLatencyTable | None, requested_us: int | None
+) -> LatencyFloor | None:
+    if requested_us is not None:
+        return LatencyFloor(requested_us, requested_us)
+    if published is None or (published.read_from_us is None and published.write_from_us is None):
+        return None
+    return LatencyFloor(published.read_from_us, published.write_from_us)
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
@@ -305,10 +300,12 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
     If a simulated volume enforces limits by layer, these are the limits.
     """
     burst = cage.burst or BurstCredits("full")
-    layers = {
-        quantity: _cage_layer(cage, name, burst.iops if "iops" in quantity else burst.bandwidth)
-        for quantity, name in PROPERTY.items()
-    }
+    layers: dict[str, tuple[LimitLayer, ...]] = {}
+    for quantity, name in PROPERTY.items():
+        if (base := cage.properties.get(name)) is not None:
+            bucket = burst.iops if "iops" in quantity else burst.bandwidth
+            above = (Fraction(bucket.rate), Fraction(bucket.credits)) if bucket else ()
+            layers[quantity] = (LimitLayer(cage.name, Fraction(base), *above),)
     simulation = cage.simulation
     by_layer = simulation if cage.is_volume and simulation and simulation.limits else None
     cited = dict(cage.provenance.get("source") or {})
@@ -345,21 +342,20 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
         if layers
     }
     memory = {} if profile.memory_bytes is None else {"MemoryMax": profile.memory_bytes}
-    properties = {
-        PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in bases.items()
-    }
+    for quantity, (base, _) in bases.items():
+        if base < 1:
+            unit = "bytes" if "bandwidth" in quantity else "I/Os"
+            message = f"{float(base):g} {unit} per second are less than the kernel can count"
+            raise PagecageError(message, "use a larger --scale")
+    properties = {PROPERTY[quantity]: int(base) for quantity, (base, _) in bases.items()}
     buckets = [
         bases[name][1] if name in bases else None for name in ("read_iops", "read_bandwidth")
     ]
-    source = profile.sources[0].source if profile.sources else None
-    provenance = (
-        {
-            "about": about,
-            "source": {**source.model_dump(), "author": "", "date": source.date or ""},
-        }
-        if source
-        else {"about": about}
-    )
+    provenance: dict[str, Any] = {"about": about}
+    if profile.sources:
+        source = profile.sources[0].source
+        cited = {**source.model_dump(), "author": "", "date": source.date or ""}
+        provenance["source"] = cited
     return Cage(
         name,
         {**memory, **properties, "MemorySwapMax": 0},
@@ -371,43 +367,6 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
         profile.simulation,
         profile.enforced_by,
     )
-
-
-def _volume(
-    kind: VolumeType, request: VolumeRequest, instance: InstanceType | None, options: CageOptions
-) -> CloudVolume:
-    iops, throughput = request.iops, request.throughput
-    return CloudVolume(
-        kind.provider,
-        kind.type,
-        request.size_bytes,
-        None if iops is None else int(iops),
-        None if throughput is None else int(throughput),
-        instance.name if instance else None,
-        float(options.scale),
-    )
-
-
-def _latency_floor(
-    published: PublishedLatencyTable | None, requested_us: int | None
-) -> LatencyFloor | None:
-    """Return the requested latency, or the least latency that the provider states.
-
-    A time that most I/Os stay below is not a least latency.
-    """
-    if requested_us is not None:
-        return LatencyFloor(requested_us, requested_us)
-    if published is None or (published.read_from_us is None and published.write_from_us is None):
-        return None
-    return LatencyFloor(published.read_from_us, published.write_from_us)
-
-
-def _cage_layer(cage: Cage, name: str, bucket: CreditBucket | None) -> tuple[LimitLayer, ...]:
-    base = cage.properties.get(name)
-    if base is None:
-        return ()
-    burst = (Fraction(bucket.rate), Fraction(bucket.credits)) if bucket else (None, None)
-    return (LimitLayer(cage.name, Fraction(base), *burst),)
 
 
 def _base_and_bucket(
@@ -424,11 +383,3 @@ def _base_and_bucket(
     base = periods[-1].rate if start == "drained" else periods[1].rate
     bucket = CreditBucket(int(first.rate), int(first.seconds * (first.rate - periods[1].rate)))
     return base, bucket if bucket.credits and bucket.rate > int(base) else None
-
-
-def _whole(quantity: str, value: Fraction) -> int:
-    if value < 1:
-        unit = "bytes" if "bandwidth" in quantity else "I/Os"
-        message = f"{float(value):g} {unit} per second are less than the kernel can count"
-        raise PagecageError(message, "use a larger --scale")
-    return int(value)

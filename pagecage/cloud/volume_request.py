@@ -32,28 +32,28 @@ class VolumeRequest:
     throughput: Fraction | None = None
 
 
-@dataclass(frozen=True)
-class _Rates:
-    """IOPS and throughput of one direction; None if the volume sets no limit of its own."""
-
-    iops: Fraction | None
-    throughput: Fraction | None
-
-
 def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
     """Return the volume's own layers.
 
     Raises PagecageError if the provider does not sell the volume.
     """
     size = _checked_size(kind, request)
-    _refuse_options_without_effect(kind, request)
-    reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
-    writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
+    for option, value, formula in (
+        ("--iops", request.iops, kind.read_iops),
+        ("--throughput", request.throughput, kind.read_throughput),
+    ):
+        if value is not None and not isinstance(formula, ProvisionedFormula):
+            reason = "the instance decides" if formula is None else "its size and type decide"
+            raise PagecageError(
+                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
+            )
+    read_iops, reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
+    write_iops, writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
     return VolumeLimits(
-        _layers(kind, reads, size, "iops"),
-        _layers(kind, writes, size, "iops"),
-        _layers(kind, reads, size, "throughput"),
-        _layers(kind, writes, size, "throughput"),
+        _layers(kind, read_iops, kind.iops_burst, size),
+        _layers(kind, write_iops, kind.iops_burst, size),
+        _layers(kind, reads, kind.throughput_burst, size),
+        _layers(kind, writes, kind.throughput_burst, size),
     )
 
 
@@ -97,32 +97,19 @@ def _format_size(count: int) -> str:
     return exact_size(count, " ")
 
 
-def _refuse_options_without_effect(kind: VolumeType, request: VolumeRequest) -> None:
-    """Raise PagecageError if a value is given that this type does not sell separately."""
-    for option, value, formula in (
-        ("--iops", request.iops, kind.read_iops),
-        ("--throughput", request.throughput, kind.read_throughput),
-    ):
-        if value is not None and not isinstance(formula, ProvisionedFormula):
-            reason = "the instance decides" if formula is None else "its size and type decide"
-            raise PagecageError(
-                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
-            )
-
-
 def _rates(
     kind: VolumeType,
     request: VolumeRequest,
     size: int,
     iops: Formula | None,
     throughput: Formula | None,
-) -> _Rates:
-    """Return both rates. One may follow from the other, which is then computed first."""
+) -> tuple[Fraction | None, Fraction | None]:
+    """Return IOPS and throughput of one direction; None if the volume sets no limit of its own."""
     if isinstance(iops, PerThroughputFormula):
         bandwidth = _throughput(kind, request, size, throughput, None)
-        return _Rates(iops.evaluate(FormulaInput(size, None, bandwidth)), bandwidth)
+        return iops.evaluate(FormulaInput(size, None, bandwidth)), bandwidth
     ios = _iops(kind, request, size, iops)
-    return _Rates(ios, _throughput(kind, request, size, throughput, ios))
+    return ios, _throughput(kind, request, size, throughput, ios)
 
 
 def _iops(
@@ -136,21 +123,16 @@ def _iops(
                 f"{kind.name} needs its provisioned IOPS, and none are given", f"--iops {int(most)}"
             )
         if not least <= value <= most:
-            allowed = (
-                f"{kind.name} of {_format_size(size)} may have {math.ceil(least)} to {int(most)}"
-                " IOPS"
+            allowed = f"may have {math.ceil(least)} to {int(most)} IOPS"
+            nearest = math.ceil(least) if value < least else int(most)
+            raise PagecageError(
+                f"{kind.name} of {_format_size(size)} {allowed}, not {int(value)}",
+                f"--iops {nearest}{_or_larger(kind, formula, value)}",
             )
-            hint = (
-                "--iops"
-                f" {math.ceil(least) if value < least else int(most)}"
-                f"{_or_larger(kind, formula, value)}"
-            )
-            raise PagecageError(f"{allowed}, not {int(value)}", hint)
     return None if formula is None else formula.evaluate(FormulaInput(size, request.iops))
 
 
 def _or_larger(kind: VolumeType, formula: ProvisionedFormula[Fraction], iops: Fraction) -> str:
-    """Return the hint with the size that would allow these IOPS; "" if there is none."""
     if (
         kind.size is None
         or formula.most_per_gib is None
@@ -193,7 +175,6 @@ def _throughput(
 def _or_more_iops(
     kind: VolumeType, formula: ProvisionedFormula[Fraction], size: int, throughput: Fraction
 ) -> str:
-    """Return the hint with the IOPS that would allow this throughput; "" if there are none."""
     iops_formula = kind.read_iops
     is_sold = (formula.least or 0) <= throughput <= formula.most
     if not formula.most_per_iops or not isinstance(iops_formula, ProvisionedFormula) or not is_sold:
@@ -202,19 +183,17 @@ def _or_more_iops(
     return f", or --iops {iops}" if iops <= iops_formula.bounds(FormulaInput(size))[1] else ""
 
 
-def _layers(kind: VolumeType, rates: _Rates, size: int, quantity: str) -> tuple[LimitLayer, ...]:
-    base = rates.iops if quantity == "iops" else rates.throughput
+def _layers(
+    kind: VolumeType, base: Fraction | None, rule: BurstRule | None, size: int
+) -> tuple[LimitLayer, ...]:
+    """Return the layer, with its burst if that is faster than the base."""
     if base is None:
         return ()
-    rule = kind.iops_burst if quantity == "iops" else kind.throughput_burst
-    return (_layer(kind.name, base, rule, FormulaInput(size)),)
-
-
-def _layer(by: str, base: Fraction, rule: BurstRule | None, given: FormulaInput) -> LimitLayer:
-    """Return the layer, with its burst if that is faster than the base."""
+    given = FormulaInput(size)
     rate = rule.rate.evaluate(given) if rule else None
     if rule is None or rate is None or rate <= base:
-        return LimitLayer(by, base)
+        return (LimitLayer(kind.name, base),)
+    bucket = rule.credits.evaluate(given) if rule.credits else None
     if rule.seconds is not None:
-        return LimitLayer(by, base, rate, (rate - base) * rule.seconds)
-    return LimitLayer(by, base, rate, rule.credits.evaluate(given) if rule.credits else None)
+        bucket = (rate - base) * rule.seconds
+    return (LimitLayer(kind.name, base, rate, bucket),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -51,6 +51,7 @@ from pagecage.model.cage import (
 from pagecage.model.json_codec import DISK
 from pagecage.units import format_bytes, page_floor_bytes
 
+_Model = TypeVar("_Model")
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Share = Annotated[float, Field(gt=0, le=1)]
@@ -172,25 +173,21 @@ class VolumeEventTable(StrictTable):
 
     @model_validator(mode="after")
     def _check(self) -> VolumeEventTable:
-        if mistake := next(self._mistakes(), None):
-            raise ValueError(mistake)
-        return self
-
-    def _mistakes(self) -> Iterator[str]:
         needed, until = _EVENT_NEEDS.get(self.kind, set()), self.until_seconds
         if {"share", "latency_us"} & self.model_fields_set != needed:
             names = " and ".join(sorted(needed)) or "neither share nor latency_us"
-            yield f"an event of kind {self.kind} has {names}"
+            raise ValueError(f"an event of kind {self.kind} has {names}")
         if self.kind == "pause" and until is None:
-            yield "a pause needs until_seconds"
+            raise ValueError("a pause needs until_seconds")
         if self.kind == "detach" and until is not None:
-            yield "a detached volume stays detached: remove until_seconds"
+            raise ValueError("a detached volume stays detached: remove until_seconds")
         if until is not None and until <= self.from_seconds:
-            yield "until_seconds must be after from_seconds"
+            raise ValueError("until_seconds must be after from_seconds")
         if self.kind != "fail" and {"first_byte", "end_byte"} & self.model_fields_set:
-            yield "only a fail has first_byte and end_byte"
+            raise ValueError("only a fail has first_byte and end_byte")
         if self.end_byte is not None and self.end_byte <= (self.first_byte or 0):
-            yield "end_byte must be after first_byte"
+            raise ValueError("end_byte must be after first_byte")
+        return self
 
 
 class SimulationTable(StrictTable):
@@ -223,12 +220,11 @@ class SimulationTable(StrictTable):
 
     def to_model(self) -> VolumeSimulation:
         """Return the simulation."""
-        restore = self.restore
         return VolumeSimulation(
             tuple(limit.to_model() for limit in self.limits),
             tuple(latency.to_model() for latency in self.read_latency),
             tuple(latency.to_model() for latency in self.write_latency),
-            SnapshotRestore(restore.rate, restore.block) if restore else None,
+            _in_order(SnapshotRestore, self.restore),
             tuple(VolumeEvent(**event.model_dump()) for event in self.events),
         )
 
@@ -304,7 +300,63 @@ class LatencyTable(StrictTable):
     write_us: Count | None = None
 
 
-class DiskTable(StrictTable):
+class LimitedDisk(StrictTable):
+    """A table with the limits of one disk: a cage, or an entry of its `disks`."""
+
+    if TYPE_CHECKING:  # each table declares these fields, in an order of its own
+        IOReadBandwidthMax: int | None
+        IOReadIOPSMax: int | None
+        IOWriteBandwidthMax: int | None
+        IOWriteIOPSMax: int | None
+        volume: VolumeTable | None
+        burst: BurstTable | None
+        accounting: AccountingTable | None
+        latency: LatencyTable | None
+        simulation: SimulationTable | None
+
+    @model_validator(mode="after")
+    def _check_bursts(self) -> Self:
+        for key, bases in (
+            ("iops", (self.IOReadIOPSMax, self.IOWriteIOPSMax)),
+            ("bandwidth", (self.IOReadBandwidthMax, self.IOWriteBandwidthMax)),
+        ):
+            bucket = getattr(self.burst, key, None)
+            given = [base for base in bases if base is not None]
+            if bucket and not given:
+                names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
+                raise ValueError(
+                    f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
+                )
+            if bucket and bucket.rate <= min(given):
+                raise ValueError(
+                    f"burst.{key}.rate is not above the limit, so there would be no burst"
+                )
+        return self
+
+    def volume_parts(self) -> dict[str, Any]:
+        """Return the properties of the disk's cloud volume, by field of the model."""
+        burst = self.burst
+        return {
+            "volume": _in_order(CloudVolume, self.volume),
+            "burst": BurstCredits(
+                burst.start,
+                _in_order(CreditBucket, burst.iops),
+                _in_order(CreditBucket, burst.bandwidth),
+            )
+            if burst
+            else None,
+            "accounting": _in_order(IoAccounting, self.accounting),
+            "latency": _in_order(LatencyFloor, self.latency),
+            "simulation": self.simulation.to_model() if self.simulation else None,
+        }
+
+
+def _in_order(kind: Callable[..., _Model], table: StrictTable | None) -> _Model | None:
+    """Return the value of the model whose fields stand in the order of the table's keys."""
+    return kind(*dict(table).values()) if table else None
+
+
+class DiskTable(LimitedDisk):
     """A disk beside the data's: I/O limits and the properties of its volume, as in a cage."""
 
     IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
@@ -317,84 +369,11 @@ class DiskTable(StrictTable):
     latency: LatencyTable | None = None
     simulation: SimulationTable | None = None
 
-    @model_validator(mode="after")
-    def _check_bursts(self) -> DiskTable:
-        """Refuse a bucket without a limit, or with a rate that is not above the limit."""
-        check_bursts(self)
-        return self
-
     def to_model(self) -> DiskLimits:
         """Return the limits as numbers."""
         given = self.model_dump(include=set(IO_MAX_KEY))
         limits = {name: value for name, value in given.items() if value is not None}
-        return DiskLimits(limits, **volume_parts(self))
-
-
-class LimitedDisk(Protocol):
-    """A table with the limits of one disk: a cage, or an entry of its `disks`."""
-
-    IOReadBandwidthMax: int | None
-    IOReadIOPSMax: int | None
-    IOWriteBandwidthMax: int | None
-    IOWriteIOPSMax: int | None
-    volume: VolumeTable | None
-    burst: BurstTable | None
-    accounting: AccountingTable | None
-    latency: LatencyTable | None
-    simulation: SimulationTable | None
-
-
-def check_bursts(table: LimitedDisk) -> None:
-    """Raise ValueError for a bucket without a limit, or with a rate that is not above it."""
-    for key, bases in (
-        ("iops", (table.IOReadIOPSMax, table.IOWriteIOPSMax)),
-        ("bandwidth", (table.IOReadBandwidthMax, table.IOWriteBandwidthMax)),
-    ):
-        bucket = getattr(table.burst, key, None)
-        given = [base for base in bases if base is not None]
-        if bucket and not given:
-            names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
-            raise ValueError(
-                f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
-            )
-        if bucket and bucket.rate <= min(given):
-            raise ValueError(f"burst.{key}.rate is not above the limit, so there would be no burst")
-
-
-def volume_parts(table: LimitedDisk) -> dict[str, Any]:
-    """Return the properties of a disk's cloud volume, by field of the model."""
-    latency = table.latency
-    return {
-        "volume": _volume(table.volume) if table.volume else None,
-        "burst": _burst(table.burst) if table.burst else None,
-        "accounting": _accounting(table.accounting) if table.accounting else None,
-        "latency": LatencyFloor(latency.read_us, latency.write_us) if latency else None,
-        "simulation": table.simulation.to_model() if table.simulation else None,
-    }
-
-
-def _volume(table: VolumeTable) -> CloudVolume:
-    return CloudVolume(
-        table.provider,
-        table.type,
-        table.size,
-        table.iops,
-        table.throughput,
-        table.instance,
-        table.scale,
-    )
-
-
-def _accounting(table: AccountingTable) -> IoAccounting:
-    return IoAccounting(table.io_size, table.merged, table.combined)
-
-
-def _burst(table: BurstTable) -> BurstCredits:
-    return BurstCredits(table.start, _bucket(table.iops), _bucket(table.bandwidth))
-
-
-def _bucket(table: IopsBucket | BandwidthBucket | None) -> CreditBucket | None:
-    return CreditBucket(table.rate, table.credits) if table else None
+        return DiskLimits(limits, **self.volume_parts())
 
 
 class DatasetFraction(StrictTable):
@@ -403,7 +382,7 @@ class DatasetFraction(StrictTable):
     dataset_fraction: Annotated[float, Field(gt=0)]
 
 
-class CageFile(StrictTable):
+class CageFile(LimitedDisk):
     """One file of cgroups/.
 
     Limits are systemd properties (systemd.resource-control(5)); a missing one is no limit.
@@ -441,7 +420,6 @@ class CageFile(StrictTable):
 
     @model_validator(mode="after")
     def _check_enforcer(self) -> CageFile:
-        """Refuse events and restores that a cgroup would ignore."""
         if self.enforced_by == "cgroup" and any(
             one.restore or one.events for one in self.simulations
         ):
@@ -453,12 +431,6 @@ class CageFile(StrictTable):
         """The simulations of all disks."""
         tables = (self.simulation, *(disk.simulation for disk in self.disks.values()))
         return [table for table in tables if table]
-
-    @model_validator(mode="after")
-    def _check_bursts(self) -> CageFile:
-        """Refuse a bucket without a limit, or with a rate that is not above the limit."""
-        check_bursts(self)
-        return self
 
 
 # The tables of a cage file by key, for hints on misspelt keys.
@@ -502,19 +474,15 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         del limits["MemorySwapMax"]
     elif name != UNCAGED:
         limits.setdefault("MemorySwapMax", 0)
+    needs_volume = any(one.needs_volume for one in table.simulations)
     return Cage(
         name,
         limits,
         {key: data[key] for key in ("about", "source") if data[key] is not None},
-        **volume_parts(table),
-        enforced_by=_enforcer(table),
+        **table.volume_parts(),
+        enforced_by=table.enforced_by or ("volume" if needs_volume else ENFORCERS[0]),
         disks={name: disk.to_model() for name, disk in table.disks.items()},
     )
-
-
-def _enforcer(table: CageFile) -> str:
-    needs_volume = any(one.needs_volume for one in table.simulations)
-    return table.enforced_by or ("volume" if needs_volume else ENFORCERS[0])
 
 
 def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:

@@ -7,18 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from pagecage.model.cage import (
-    BurstCredits,
-    Cage,
-    CloudVolume,
-    CreditBucket,
-    DiskLimits,
-    IoAccounting,
-    LatencyFloor,
-    LatencyQuantiles,
-    LayerLimit,
-    VolumeSimulation,
-)
+from pagecage.model.cage import Cage, DiskLimits, LayerLimit, VolumeSimulation
 from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
@@ -32,10 +21,14 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     """
     about = str(cage.provenance.get("about", cage.name))
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
-    lines += [*_assignments({"about": about}), *_limits(cage.properties)]
+    lines += [*_assignments({"about": about}), *_amounts(cage.properties)]
+    if "MemorySwapMax" not in cage.properties:
+        lines.append('MemorySwapMax = "infinity"')
     if cage.is_volume or cage.simulation or any(one.simulation for one in cage.disks.values()):
         lines += _assignments({"enforced_by": cage.enforced_by})
-    for name, table in _tables(cage).items():
+    source = cage.provenance.get("source")
+    cited = {"source": {key: value for key, value in source.items() if value}} if source else {}
+    for name, table in (cited | _volume_tables(cage)).items():
         lines += [f"[{name}]", *_assignments(table)]
     text = "\n".join(lines) + "\n"
     return text + "".join(disk_to_toml(name, disk) for name, disk in cage.disks.items())
@@ -49,12 +42,6 @@ def disk_to_toml(disk: str, limits: DiskLimits) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(properties: Mapping[str, int]) -> Iterator[str]:
-    yield from _amounts(properties)
-    if "MemorySwapMax" not in properties:
-        yield 'MemorySwapMax = "infinity"'
-
-
 def _amounts(properties: Mapping[str, int]) -> Iterator[str]:
     for name, value in properties.items():
         if name in _COUNTS:
@@ -63,63 +50,52 @@ def _amounts(properties: Mapping[str, int]) -> Iterator[str]:
             yield f'{name} = "{exact_size(value)}"'
 
 
-def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
-    source = cage.provenance.get("source")
-    given = {key: value for key, value in source.items() if value} if source else None
-    return ({} if given is None else {"source": given}) | _volume_tables(cage)
-
-
 def _volume_tables(cage: Cage | DiskLimits) -> dict[str, dict[str, Any]]:
-    tables = {
-        "volume": _volume(cage.volume) if cage.volume else None,
-        "burst": _burst(cage.burst) if cage.burst else None,
-        "accounting": _accounting(cage.accounting) if cage.accounting else None,
-        "latency": _latency(cage.latency) if cage.latency else None,
-        "simulation": _simulation(cage.simulation) if cage.simulation else None,
-    }
-    return {name: table for name, table in tables.items() if table is not None}
-
-
-def _volume(volume: CloudVolume) -> dict[str, Any]:
-    return {
-        "provider": volume.provider,
-        "type": volume.type,
-        "size": _size(volume.size_bytes),
-        "iops": volume.iops,
-        "throughput": _size(volume.throughput_bytes_per_second),
-        "instance": volume.instance,
-        "scale": volume.scale if volume.scale != 1 else None,
-    }
-
-
-def _burst(burst: BurstCredits) -> dict[str, Any]:
-    iops, bandwidth = burst.iops, burst.bandwidth
-    return {
-        "start": burst.start,
-        "iops": {"rate": iops.rate, "credits": iops.credits} if iops else None,
-        "bandwidth": _bytes_bucket(bandwidth) if bandwidth else None,
-    }
-
-
-def _bytes_bucket(bucket: CreditBucket) -> dict[str, Any]:
-    return {"rate": exact_size(bucket.rate), "credits": exact_size(bucket.credits)}
-
-
-def _accounting(accounting: IoAccounting) -> dict[str, Any]:
-    size = _size(accounting.io_size_bytes)
-    return {"io_size": size, "merged": accounting.merged, "combined": accounting.combined}
-
-
-def _latency(latency: LatencyFloor) -> dict[str, Any]:
-    return {"read_us": latency.read_us, "write_us": latency.write_us}
+    tables: dict[str, dict[str, Any]] = {}
+    if volume := cage.volume:
+        tables["volume"] = {
+            "provider": volume.provider,
+            "type": volume.type,
+            "size": _size(volume.size_bytes),
+            "iops": volume.iops,
+            "throughput": _size(volume.throughput_bytes_per_second),
+            "instance": volume.instance,
+            "scale": volume.scale if volume.scale != 1 else None,
+        }
+    if burst := cage.burst:
+        tables["burst"] = {
+            "start": burst.start,
+            "iops": vars(burst.iops) if burst.iops else None,
+            "bandwidth": {name: exact_size(value) for name, value in vars(burst.bandwidth).items()}
+            if burst.bandwidth
+            else None,
+        }
+    if accounting := cage.accounting:
+        size = _size(accounting.io_size_bytes)
+        merged, combined = accounting.merged, accounting.combined
+        tables["accounting"] = {"io_size": size, "merged": merged, "combined": combined}
+    if cage.latency:
+        tables["latency"] = vars(cage.latency)
+    if cage.simulation:
+        tables["simulation"] = _simulation(cage.simulation)
+    return tables
 
 
 def _simulation(simulation: VolumeSimulation) -> dict[str, Any]:
     restore = simulation.restore
     return {
         "limits": [_layer_limit(limit) for limit in simulation.limits] or None,
-        "read_latency": [_quantiles(one) for one in simulation.read_latency] or None,
-        "write_latency": [_quantiles(one) for one in simulation.write_latency] or None,
+        **{
+            name: [
+                {
+                    "size": exact_size(latency.size_bytes),
+                    "percentiles_us": {percent_text(p): _number(us) for p, us in latency.quantiles},
+                }
+                for latency in getattr(simulation, name)
+            ]
+            or None
+            for name in ("read_latency", "write_latency")
+        },
         "restore": {
             "rate": _bytes(restore.bytes_per_second),
             "block": exact_size(restore.block_bytes),
@@ -143,11 +119,6 @@ def _layer_limit(limit: LayerLimit) -> dict[str, Any]:
     return table
 
 
-def _quantiles(latency: LatencyQuantiles) -> dict[str, Any]:
-    percentiles = {percent_text(p): _number(us) for p, us in latency.quantiles}
-    return {"size": exact_size(latency.size_bytes), "percentiles_us": percentiles}
-
-
 def _number(value: Any) -> Any:
     """Return a whole float as an int, because a person would write it so."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -163,7 +134,6 @@ def _size(count: int | None) -> str | None:
 
 
 def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a table, without keys whose value is None."""
     for key, value in table.items():
         if value is not None:
             name = key if key.replace("_", "").isalpha() else json.dumps(key)
@@ -171,12 +141,8 @@ def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value in TOML.
-
-    Strings, numbers and booleans are written alike in JSON and TOML; objects are not.
-    """
     if isinstance(value, Mapping):
         return f"{{ {', '.join(_assignments(value))} }}"
     if isinstance(value, list):
         return "[\n" + "".join(f"  {_value(item)},\n" for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)  # TOML writes these values as JSON does

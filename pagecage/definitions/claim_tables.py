@@ -85,7 +85,6 @@ class ClaimTable(StrictTable):
 
 
 def _wrong_sides(claim: ClaimTable) -> str | None:
-    """Return what is wrong with the groups of trials that a claim compares; None if nothing."""
     rule, has_other = claim.rule, claim.over is not None or claim.over_boot
     if rule in _COMPARING and not has_other:
         return f"rule {rule!r} needs `over`, the other side of the comparison"
@@ -99,14 +98,12 @@ def _wrong_sides(claim: ClaimTable) -> str | None:
 def _equal_sides(
     where: dict[str, str], over: dict[str, str] | None, *responses: str | None
 ) -> str | None:
-    """Return a sentence if both sides of a comparison are the same figure."""
     if over is None or where != over or responses[1] not in (None, responses[0]):
         return None
     return "where and over select the same figure; name another treatment, or over_response"
 
 
 def _wrong_key(claim: ClaimTable) -> str | None:
-    """Return the key that the claim's rule lacks; None if it has all."""
     rule = claim.rule
     if rule == "config" and claim.key is None:
         return "rule 'config' needs `key`, the part of the definition that it compares"
@@ -210,7 +207,14 @@ def complete_claim(
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
     whole["origin"] = origin(row["kind"]) if row else ""
-    defaults = _defaults(row) if row else {"remark": ""}
+    defaults: dict[str, Any] = {"remark": ""}
+    if row:
+        defaults = {
+            "says": f"{row['condition']}: {row['metric']}",
+            "published": number_or_text(row["published"]),
+            "unit": row["unit"],
+            "remark": row["remark"],
+        }
     whole |= {
         key: defaults.get(key)
         for key in ("says", "published", "unit", "remark")
@@ -224,10 +228,9 @@ def complete_claim(
             )
     if wanted := wrong_published(claim.rule, whole["published"]):
         published = whole["published"]
-        hint = "give published in the claim"
         raise PagecageError(
             f"claims.{claim.id}.published: {published!r} is not {wanted} (rule {claim.rule!r})",
-            hint,
+            "give published in the claim",
         )
     return whole
 
@@ -252,15 +255,6 @@ def _row_of(
             "remove one of the two",
         )
     return row
-
-
-def _defaults(row: PublishedFigureRow) -> dict[str, Any]:
-    return {
-        "says": f"{row['condition']}: {row['metric']}",
-        "published": number_or_text(row["published"]),
-        "unit": row["unit"],
-        "remark": row["remark"],
-    }
 
 
 def check_config_key(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> None:

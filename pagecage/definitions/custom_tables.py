@@ -74,7 +74,7 @@ def built_in(given: list[CollectorName] | CollectorTables) -> tuple[str, ...]:
     return tuple(name for name in given if isinstance(given, list) or given[name] is True)
 
 
-def own_collectors(
+def custom_collectors(
     given: list[CollectorName] | CollectorTables, bpftrace: BpftraceTable | None
 ) -> tuple[OwnCollector, ...]:
     """Return the collectors that a definition brings along, scripts last."""
@@ -90,13 +90,19 @@ def own_collectors(
         for name, table in tables.items()
         if isinstance(table, OwnCollectorTable)
     ]
-    return (*programs, *_scripts(bpftrace))
-
-
-def _scripts(table: BpftraceTable | None) -> Iterator[OwnCollector]:
-    for script in table.scripts if table else ():
-        command = (in_programs(script),)
-        yield OwnCollector(script_name(script), command, table.required, 0.0, _SCRIPT_SECONDS, True)  # type: ignore[union-attr]
+    if bpftrace:
+        programs += [
+            OwnCollector(
+                script_name(script),
+                (in_programs(script),),
+                bpftrace.required,
+                period_seconds=0.0,
+                start_timeout_seconds=_SCRIPT_SECONDS,
+                is_script=True,
+            )
+            for script in bpftrace.scripts
+        ]
+    return tuple(programs)
 
 
 def script_name(script: str) -> str:
@@ -133,7 +139,7 @@ def check_collectors(
             raise ValueError(f"bpftrace.scripts: {script!r} does not begin with ./")
         if reason := wrong_name(script_name(script), COLLECTORS):
             raise ValueError(f"bpftrace.scripts: {script!r}: {reason}")
-    names = [one.name for one in own_collectors(given, bpftrace)]
+    names = [one.name for one in custom_collectors(given, bpftrace)]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"collectors: two are named {repeated[0]!r}")
     if pair := clashing(names):
@@ -149,7 +155,7 @@ _SECTION = re.compile(r"(\./)?[A-Za-z0-9][A-Za-z0-9._-]*\.py")
 _MOST_BYTES = MIB
 
 
-def own_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Return the texts of the programs that the definition in `path` names, by name.
 
     `{programs}/NAME` in any of its words names experiments/programs/NAME. A word of a collector
@@ -169,11 +175,11 @@ def own_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     return found
 
 
-def own_sections(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_sections(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Return the texts of the definition's own parts of the report, by file name.
 
     Raises PagecageError for a name that is no Python file beside the definition, and like
-    own_programs().
+    custom_programs().
     """
     names: Sequence[str] = definition.get("sections", ())
     for name in names:
@@ -203,7 +209,6 @@ def _words(tree: Any) -> Iterator[str]:
 
 
 def _words_beside(definition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of collectors and scripts that name files beside the definition."""
     collectors = definition.get("collectors")
     tables = collectors.values() if isinstance(collectors, dict) else ()
     commands = [table["command"] for table in tables if isinstance(table, dict)]

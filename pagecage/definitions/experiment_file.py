@@ -105,8 +105,7 @@ class ExperimentFile(StrictTable):
         self._check_selections()
         self._check_ratio_tables()
         self._check_identical()
-        self._check_services()
-        self._check_conditions()
+        self._check_workloads()
         check_collectors(self.collectors, self.bpftrace, self.workload.metrics)
         self._check_all_placeholders()
         self._check_files()
@@ -116,10 +115,6 @@ class ExperimentFile(StrictTable):
         return self
 
     def _check_treatments(self) -> None:
-        """Check that exclusions name existing levels, and that each level has a table.
-
-        Levels of the factor `cage` may lack one, because their names are the names of cages.
-        """
         for number, excluded in enumerate(self.exclude):
             if not excluded:
                 raise ValueError(f"exclude[{number}] does not name a factor")
@@ -127,12 +122,11 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"exclude[{number}]: {unknown} is not a level of this experiment")
         for factor, levels in self.factors.items():
             without_table = [level for level in levels if level not in self.levels.get(factor, {})]
-            if without_table and factor != "cage":
+            if without_table and factor != "cage":  # whose levels may be names of cages
                 key = f"levels.{factor}.{without_table[0]}"
                 raise ValueError(f"{key} is missing: a level without a table would change nothing")
 
     def _check_selections(self) -> None:
-        """Check that claims, findings and tables select existing levels."""
         tables: list[tuple[str, StrictTable]] = [
             (f"claims.{claim.id}", claim) for claim in self.claims
         ]
@@ -153,14 +147,12 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"findings[{number}].claim: there is no claim {finding.claim!r}")
 
     def _check_ratio_tables(self) -> None:
-        """Check that rows and columns are factors."""
         for number, table in enumerate(self.ratio_tables):
             for key, factor in (("rows", table.rows), ("columns", table.columns)):
                 if factor not in self.factors:
                     raise ValueError(f"ratio_tables[{number}].{key}: there is no factor {factor!r}")
 
     def _check_identical(self) -> None:
-        """Check that each table of identical levels names one factor and two of its levels."""
         for number, table in enumerate(self.identical):
             if len(table) != 1 or any(len(set(levels)) < 2 for levels in table.values()):
                 raise ValueError(f"identical[{number}] needs one factor, and at least two levels")
@@ -171,21 +163,24 @@ class ExperimentFile(StrictTable):
                             f"identical[{number}]: {unknown} is not a level of this experiment"
                         )
 
-    def _check_services(self) -> None:
-        """Check that a service has the response, and that only loads get arguments for one."""
-        tables = [table for levels in self.levels.values() for table in levels.values()]
-        workloads = (self.workload, *(table.workload for table in tables if table.workload))
-        if any(table.load_arguments for table in tables) and any(
-            workload.kind != "service" for workload in workloads
+    @property
+    def _level_tables(self) -> list[LevelTable]:
+        return [table for levels in self.levels.values() for table in levels.values()]
+
+    @property
+    def _workloads(self) -> list[WorkloadTable]:
+        """The experiment's workload, and those of levels."""
+        return [self.workload, *(one.workload for one in self._level_tables if one.workload)]
+
+    def _check_workloads(self) -> None:
+        if any(table.load_arguments for table in self._level_tables) and any(
+            workload.kind != "service" for workload in self._workloads
         ):
             raise ValueError('levels: load_arguments apply only to workloads of kind "service"')
         if self.workload.kind == "service" and (
             reason := wrong_response(self.response, self.workload)
         ):
             raise ValueError(reason)
-
-    def _check_conditions(self) -> None:
-        """Check that conditions of a command are not asked for without one."""
         kinds = {FRESH_HOME: ("command", "service"), SAME_OUTPUT: ("command",)}
         for condition in self.conditions:
             if self.workload.kind not in kinds.get(condition, (self.workload.kind,)):
@@ -195,7 +190,6 @@ class ExperimentFile(StrictTable):
                 )
 
     def _check_files(self) -> None:
-        """Check that every size can be divided among the files of every level."""
         for factor, levels in self.levels.items():
             for name, level in levels.items():
                 for size_name, size in self.sizes.items():
@@ -207,34 +201,31 @@ class ExperimentFile(StrictTable):
                         )
 
     def _check_data(self) -> None:
-        """Check that fio uses no prepared data, and that there are some if {data} is used."""
-        tables = [table for levels in self.levels.values() for table in levels.values()]
-        workloads = [self.workload, *(table.workload for table in tables if table.workload)]
-        if self.data is not None and any(one.kind == "fio" for one in workloads):
+        if self.data is not None and any(one.kind == "fio" for one in self._workloads):
             raise ValueError('data: a workload of kind "fio" cannot use prepared data')
-        arguments = [argument for table in tables for argument in table.arguments]
-        own = [word for one in workloads for word in _words_of(one)]
-        if self.data is None and any("{data}" in word for word in (*arguments, *own)):
+        words = [word for table in self._level_tables for word in table.arguments]
+        for one in self._workloads:
+            words += [one.program, *one.arguments, *one.data_paths, *one.load]
+        if self.data is None and any("{data}" in word for word in words):
             raise ValueError("{data} is used, but there is no table [data]")
         for word in self.data.prepare if self.data else ():
             self._check_argument(word, False, "data.prepare")
 
     def _check_all_placeholders(self) -> None:
-        """Check that every {placeholder} is known and that every size has a value for it."""
-        tables = [table for levels in self.levels.values() for table in levels.values()]
+        tables, is_strict = self._level_tables, self.workload.kind == "handshake"
         for argument in [
             *self.workload.arguments,
             *self.workload.load,
             *(a for table in tables for a in (*table.arguments, *table.load_arguments)),
         ]:
-            self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
-        for workload in (table.workload for table in tables if table.workload):
+            self._check_argument(argument, is_strict, "workload.arguments")
+        for workload in self._workloads[1:]:
+            is_strict = workload.kind == "handshake"
             for argument in (*workload.arguments, *workload.load):
-                self._check_argument(
-                    argument, workload.kind == "handshake", "levels.*.workload.arguments"
-                )
-        for cage in (table.cage for table in tables if table.cage):
-            self._check_argument(cage, True, "levels.*.cage")
+                self._check_argument(argument, is_strict, "levels.*.workload.arguments")
+        for table in tables:
+            if table.cage:
+                self._check_argument(table.cage, True, "levels.*.cage")
         for argument in (a for table in tables if table.before for a in table.before.arguments):
             self._check_argument(argument, True, "levels.*.before.arguments")
 
@@ -259,12 +250,6 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"sizes.{lacking[0]} has no value for {{{name}}}")
 
 
-def _words_of(workload: WorkloadTable) -> tuple[str, ...]:
-    """Return the words in which a command or a service may name its data."""
-    load = workload.load or ()
-    return (workload.program, *workload.arguments, *workload.data_paths, *load)
-
-
 def _has_value(placeholder: str, size: SizeTable) -> bool:
     if placeholder in ("file", "files", "sidecar"):
         return size.dataset is not None
@@ -276,7 +261,6 @@ def _has_value(placeholder: str, size: SizeTable) -> bool:
 
 
 def _unknown_level(where: Mapping[str, str], factors: Mapping[str, list[str]]) -> str | None:
-    """Return the first pair of a partial treatment that the factors do not have."""
     for factor, level in where.items():
         if level not in factors.get(factor, []):
             return f"{factor} = {level!r}"

@@ -20,21 +20,22 @@ def _parsed(value: object, parse: Callable[[str], int | float]) -> int | float:
     raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
 
 
-def _size_bytes(value: object) -> int | float:
-    return _parsed(value, parse_size_bytes)
-
-
-def _exact_bytes(value: object) -> int | float:
-    return _parsed(value, lambda text: float(parse_exact_bytes(text)))
-
-
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
 _SizeText = Annotated[str, Field(pattern=SIZE_PATTERN)]
 SizeBytes = Annotated[
-    int, BeforeValidator(_size_bytes, json_schema_input_type=_SizeText), Field(gt=0)
+    int,
+    BeforeValidator(
+        lambda value: _parsed(value, parse_size_bytes), json_schema_input_type=_SizeText
+    ),
+    Field(gt=0),
 ]
 ExactBytes = Annotated[
-    float, BeforeValidator(_exact_bytes, json_schema_input_type=_SizeText), Field(gt=0, lt=2**63)
+    float,
+    BeforeValidator(
+        lambda value: _parsed(value, lambda text: float(parse_exact_bytes(text))),
+        json_schema_input_type=_SizeText,
+    ),
+    Field(gt=0, lt=2**63),
 ]
 """A rate or an amount that need not be a whole number of bytes: "0.12MiB"."""
 Count = Annotated[int, Field(gt=0, lt=2**63)]

@@ -92,7 +92,14 @@ def ci_files(
     program that needs none.
     """
     words = {"name": name, "quoted": json.dumps(name), "project": json.dumps(project)}
-    words["build"] = _build_of(system, build, project) if build else ""
+    words["build"] = ""
+    if build and system == "github":  # whose runners have the compilers
+        folder = (PurePosixPath(project) / build.folder).as_posix()
+        words["build"] = _BUILD_STEP.format(command=build.command, folder=json.dumps(folder))
+    elif build:
+        command = json.dumps(f"cd {build.folder} && {build.command}")
+        packages = json.dumps(build.packages)
+        words["build"] = _BUILD_VARIABLES.format(command=command, packages=packages)
     if system == "github":
         return {
             _ACTION: (source / "action.yml").read_text(),
@@ -106,16 +113,6 @@ def ci_files(
             ".gitlab-ci.yml": _PIPELINE.format(job=job),
         }
     return {}
-
-
-def _build_of(system: CiSystem, build: Build, project: str) -> str:
-    """Return the lines that build the program; a runner of GitHub has the compilers."""
-    if system == "github":
-        folder = (PurePosixPath(project) / build.folder).as_posix()
-        return _BUILD_STEP.format(command=build.command, folder=json.dumps(folder))
-    command = f"cd {build.folder} && {build.command}"
-    packages = json.dumps(build.packages)
-    return _BUILD_VARIABLES.format(command=json.dumps(command), packages=packages)
 
 
 _MARKER = """# The top of a project for pagecage, with its experiments/ and cgroups/.
@@ -175,20 +172,18 @@ def experiment_text(words: Sequence[str], files: Sequence[str]) -> str:
         arguments=_array(words[1:]),
         data_paths=f"data_paths = {_array(data)}\n" if data else "",
         levels=LEVELS if data or has_dataset else "",
-        sizes=data_sizes() if has_dataset else "".join(_size(name, False) for name in _DATASETS),
+        sizes=_sizes(has_dataset=has_dataset),
         file="{file}",
     )
 
 
-def data_sizes() -> str:
-    """Return the tables of the sizes, with a dataset each."""
-    return "".join(_size(name, True) for name in _DATASETS)
-
-
-def _size(name: str, has_dataset: bool) -> str:
-    dataset = f'dataset = "{_DATASETS[name]}"\n' if has_dataset else ""
-    repeats = "repeats = 1\n" if name == "smoke" else ""
-    return f"[sizes.{name}]\n{dataset}{repeats}"
+def _sizes(*, has_dataset: bool) -> str:
+    return "".join(
+        f"[sizes.{name}]\n"
+        + (f'dataset = "{size}"\n' if has_dataset else "")
+        + ("repeats = 1\n" if name == "smoke" else "")
+        for name, size in _DATASETS.items()
+    )
 
 
 def _array(words: Sequence[str]) -> str:
@@ -293,15 +288,12 @@ def template_files(template: WorkloadTemplate, name: str, top: Path) -> dict[str
     folder = folder_of(name)
     found = {f"{folder}/.gitignore": template.made.encode()}
     for target, source in template.files.items():
-        found |= {f"{folder}/{path}": data for path, data in _contents(target, top / source)}
+        path = top / source
+        for file in [path] if path.is_file() else sorted(path.rglob("*")):
+            if file.is_file():
+                name_there = (PurePosixPath(folder) / target / file.relative_to(path)).as_posix()
+                found[name_there] = file.read_bytes()
     return found
-
-
-def _contents(target: str, source: Path) -> list[tuple[str, bytes]]:
-    if source.is_file():
-        return [(target, source.read_bytes())]
-    paths = sorted(path for path in source.rglob("*") if path.is_file())
-    return [(f"{target}/{path.relative_to(source)}", path.read_bytes()) for path in paths]
 
 
 def template_experiment(template: WorkloadTemplate, name: str) -> str:
@@ -313,5 +305,5 @@ def template_experiment(template: WorkloadTemplate, name: str) -> str:
         program=template.program,
         copies=", ".join(f'"{folder}/{path}"' for path in template.copies),
         levels=LEVELS,
-        sizes=data_sizes(),
+        sizes=_sizes(has_dataset=True),
     )

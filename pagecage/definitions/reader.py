@@ -23,10 +23,10 @@ from pagecage.definitions.claim_tables import (
 from pagecage.definitions.custom_tables import (
     BpftraceTable,
     built_in,
+    custom_collectors,
+    custom_programs,
+    custom_sections,
     definition_sha256,
-    own_collectors,
-    own_programs,
-    own_sections,
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
@@ -36,7 +36,6 @@ from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.json_codec import DEFINITION
 from pagecage.model.published_figures import read_articles
-from pagecage.model.services import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 
@@ -69,23 +68,18 @@ class DefinitionFiles:
 
         Raises PagecageError with the nearest name if there is none.
         """
-        if name in self.own_names() and self.own:
-            return check_stem(self.own / f"{name}.toml", self.kind)
+        own, own_names, lacking = self.own, self.own_names(), ""
+        if own and name in own_names:
+            return check_stem(own / f"{name}.toml", self.kind)
         if name in _names(self.built_in):
             return self.built_in / f"{name}.toml"
+        if own and not own_names and self.kind == "experiment":
+            is_project = own.is_dir() or (own.parent / MARKER).is_file()
+            lacking = f", and the project {own.parent} defines none" if is_project else ""
         prefix, hint = f"{where}: " if where else "", nearest(name, self.names())
-        lacking = self._lacking()
         if lacking and not hint.startswith("did you mean"):
             hint = "pagecage init -- COMMAND makes one"
         raise PagecageError(f"{prefix}there is no {self.kind} {name!r}{lacking}", hint)
-
-    def _lacking(self) -> str:
-        """Return a clause about a project without experiments; empty for any other."""
-        if self.own is None or self.own_names() or self.kind != "experiment":
-            return ""
-        top = self.own.parent
-        is_project = self.own.is_dir() or (top / MARKER).is_file()
-        return f", and the project {top} defines none" if is_project else ""
 
 
 def _names(folder: Path) -> list[str]:
@@ -106,23 +100,18 @@ def check_stem(path: Path, kind: str) -> Path:
         raise PagecageError(
             f"{path}: {UNCAGED} is the control without limits, in every project", f"rename {path}"
         )
-    if not DEFINITION.fullmatch(path.stem):
-        raise _invalid(path.stem, kind, f"rename {path}")
+    check_name(path.stem, kind, f"rename {path}")
     return path
 
 
-def check_name(name: str) -> str:
-    """Return the name of an experiment. Raises PagecageError if it cannot name runs and cgroups."""
+def check_name(name: str, kind: str = "experiment", fix: str = "choose another") -> str:
+    """Return the name of a definition. Raises PagecageError if it cannot name runs and cgroups."""
     if not DEFINITION.fullmatch(name):
-        raise _invalid(name, "experiment", "choose another")
+        raise PagecageError(
+            f"{name!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
+            f"{fix}: small letters, digits and dashes",
+        )
     return name
-
-
-def _invalid(name: str, kind: str, fix: str) -> PagecageError:
-    return PagecageError(
-        f"{name!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
-        f"{fix}: small letters, digits and dashes",
-    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -147,14 +136,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _contains_nul(tree: Any) -> bool:
     if isinstance(tree, str):
         return "\0" in tree
-    values = (
-        [*tree, *tree.values()]
-        if isinstance(tree, dict)
-        else tree
-        if isinstance(tree, list)
-        else ()
-    )
-    return any(map(_contains_nul, values))
+    keys = tree if isinstance(tree, dict | list) else ()
+    return any(map(_contains_nul, [*keys, *(tree.values() if isinstance(tree, dict) else ())]))
 
 
 def _first_error(path: Path, error: ValidationError) -> PagecageError:
@@ -244,7 +227,13 @@ class Definitions:
             project = self._project or path.absolute().parent
             is_built_in = path.resolve().is_relative_to((self._top / "experiments").resolve())
             experiment = replace(experiment, project=project, file=None if is_built_in else path)
-        self._check_names(path, experiment)
+        for program in sorted(experiment.programs() - set(self._programs)):
+            known = nearest(program, self._programs)
+            raise PagecageError(
+                f"{path.name}: workload.program: there is no workload {program!r}", known
+            )
+        for cage in sorted(experiment.cage_names()):
+            self.cages.find(cage, f"{path.name}: factors.cage")
         return experiment
 
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
@@ -277,112 +266,82 @@ class Definitions:
             raise PagecageError(f"{path.name}: {error.message}", error.hint) from None
         return claims
 
-    def _check_names(self, path: Path, experiment: Experiment) -> None:
-        for program in sorted(experiment.programs() - set(self._programs)):
-            known = nearest(program, self._programs)
-            raise PagecageError(
-                f"{path.name}: workload.program: there is no workload {program!r}", known
-            )
-        for cage in sorted(experiment.cage_names()):
-            self.cages.find(cage, f"{path.name}: factors.cage")
+
+_AS_GIVEN = ("question", "response", "repeats", "fresh", "read_ahead_kb", "fill", "driver")
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
-    programs, sections = own_programs(data, path), own_sections(data, path)
+    programs, sections = custom_programs(data, path), custom_sections(data, path)
+    workload = _workload(table.workload)
     return Experiment(
         name=name,
-        question=table.question,
-        program=table.workload.program,
-        workload_kind=table.workload.kind,
-        arguments=tuple(table.workload.arguments),
-        min_memory_bytes=table.workload.min_memory_bytes or 0,
-        response=table.response,
-        repeats=table.repeats,
-        fresh=table.fresh,
-        read_ahead_kb=table.read_ahead_kb,
+        **{key: getattr(table, key) for key in _AS_GIVEN},
+        exclude=tuple(table.exclude),
+        conditions=tuple(table.conditions),
+        copies=tuple(table.copies),
+        program=workload.program,
+        workload_kind=workload.kind,
+        arguments=workload.arguments,
+        min_memory_bytes=workload.min_memory_bytes,
+        command=workload.command,
+        service=workload.service,
         collectors=built_in(table.collectors),
-        own_collectors=own_collectors(table.collectors, table.bpftrace),
+        own_collectors=custom_collectors(table.collectors, table.bpftrace),
         factors={k: tuple(v) for k, v in table.factors.items()},
         levels={
             f: {n: _level(level) for n, level in levels.items()}
             for f, levels in table.levels.items()
         },
-        exclude=tuple(table.exclude),
         claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
         definition_sha256=definition_sha256(path, {**programs, **sections}),
         definition=data,
-        fill=table.fill,
-        command=_command(table.workload),
-        service=_service(table.workload),
-        driver=table.driver,
-        conditions=tuple(table.conditions),
         packages=table.resolved_packages(),
-        copies=tuple(table.copies),
         own_programs=programs,
         sections=sections,
         data=table.data.resolved() if table.data else None,
     )
 
 
+def _workload(table: WorkloadTable) -> Workload:
+    command = None
+    if table.kind in ("command", "service"):
+        paths = tuple(table.data_paths)
+        command = CommandSpec(paths, table.ready_when, table.ready_port, table.timeout_seconds)
+    return Workload(
+        table.program,
+        tuple(table.arguments),
+        table.kind,
+        table.min_memory_bytes or 0,
+        command,
+        table.service() if table.kind == "service" else None,
+    )
+
+
 def _size(name: str, table: SizeTable) -> Size:
-    """Return a size. By default a smoke run uses few treatments that contain every level."""
-    treatments = table.treatments or ("covering" if name == "smoke" else "all")
-    places = {place: str(value) for place, value in table.places.items()}
     return Size(
         table.dataset,
         table.max_seconds,
         table.repeats,
         table.files,
-        treatments,
-        places,
+        table.treatments or ("covering" if name == "smoke" else "all"),
+        {place: str(value) for place, value in table.places.items()},
         table.writes or 0,
         table.prepared or 0,
     )
 
 
 def _level(table: LevelTable) -> Level:
-    memory, step, workload = table.machine_memory_bytes, table.before, table.workload
-    return Level(
-        tuple(table.arguments),
-        table.cache,
-        table.read_ahead_kb,
-        table.cage,
-        workload=_workload(workload) if workload else None,
-        before=SetupStep(step.program, tuple(step.arguments), step.slice) if step else None,
-        storage=table.storage,
-        storage_latency_us=table.storage_latency_us,
-        machine_memory_bytes=memory if isinstance(memory, int) else None,
-        machine_memory_fraction=memory.dataset_fraction
-        if isinstance(memory, DatasetFraction)
-        else None,
-        dirty_bytes=table.dirty_bytes,
-        dirty_background_bytes=table.dirty_background_bytes,
-        driver=table.driver,
-        enforced_by=table.enforced_by,
-        files=table.files,
-        load_arguments=tuple(table.load_arguments),
-    )
-
-
-def _workload(table: WorkloadTable) -> Workload:
-    arguments = tuple(table.arguments)
-    memory_bytes = table.min_memory_bytes or 0
-    return Workload(
-        table.program, arguments, table.kind, memory_bytes, _command(table), _service(table)
-    )
-
-
-def _service(table: WorkloadTable) -> ServiceSpec | None:
-    return table.service() if table.kind == "service" else None
-
-
-def _command(table: WorkloadTable) -> CommandSpec | None:
-    if table.kind not in ("command", "service"):
-        return None
-    return CommandSpec(
-        tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds
-    )
+    given, memory, step = dict(table), table.machine_memory_bytes, table.before
+    if isinstance(memory, DatasetFraction):
+        given["machine_memory_bytes"] = None
+        given["machine_memory_fraction"] = memory.dataset_fraction
+    if step:
+        given["before"] = SetupStep(step.program, tuple(step.arguments), step.slice)
+    if table.workload:
+        given["workload"] = _workload(table.workload)
+    lists = {name: tuple(given[name]) for name in ("arguments", "load_arguments")}
+    return Level(**{**given, **lists})
 
 
 def known_programs(top: Path) -> list[str]:

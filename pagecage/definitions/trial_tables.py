@@ -48,10 +48,6 @@ class MetricTable(StrictTable):
     pattern: Pattern
     higher_is_better: bool | None = None
 
-    def spec(self) -> MetricPattern:
-        """Return the pattern as a trial has it."""
-        return MetricPattern(self.pattern, self.higher_is_better)
-
 
 class ServiceKeys(StrictTable):
     """The keys of a workload that only a `service` has."""
@@ -77,18 +73,12 @@ class ServiceKeys(StrictTable):
         "TERM", description="signal that ends the server"
     )
 
-    def given_service_keys(self) -> list[str]:
-        """Return the keys of a service that differ from their defaults."""
-        return [
-            key
-            for key, field in ServiceKeys.model_fields.items()
-            if getattr(self, key) != field.default
-        ]
-
     def service(self) -> ServiceSpec:
         """Return the load as a trial has it."""
         metrics = {
-            name: MetricPattern(one) if isinstance(one, str) else one.spec()
+            name: MetricPattern(one)
+            if isinstance(one, str)
+            else MetricPattern(one.pattern, one.higher_is_better)
             for name, one in self.metrics.items()
         }
         return ServiceSpec(
@@ -110,7 +100,6 @@ def wrong_response(response: str, service: ServiceKeys) -> str | None:
 
 
 def _regular_expression(value: object) -> object:
-    """Return the pattern unchanged. Raises ValueError if Python's `re` rejects it."""
     try:
         re.compile(str(value))
     except (re.error, OverflowError, RecursionError) as error:
@@ -197,8 +186,9 @@ class WorkloadTable(ServiceKeys):
 
     @model_validator(mode="after")
     def _is_service(self) -> WorkloadTable:
-        if self.kind != "service" and (given := self.given_service_keys()):
-            raise ValueError(f'{given[0]} applies only to kind "service", not to {self.kind!r}')
+        for key, field in ServiceKeys.model_fields.items() if self.kind != "service" else ():
+            if getattr(self, key) != field.default:
+                raise ValueError(f'{key} applies only to kind "service", not to {self.kind!r}')
         if self.kind == "service" and not self.load:
             raise ValueError('kind "service" needs `load`, the command that drives the server')
         if self.kind == "service" and self.ready_when is None and self.ready_port is None:

@@ -27,24 +27,19 @@ _BLKIO = {
 _ENGINE = ("MemoryMax", "CPUQuota", *IO_MAX_KEY)
 
 
-def docker(cage: Cage, device: str) -> Export:
-    """Return the command of docker-run(1)."""
-    return _run("docker", cage, device)
-
-
-def podman(cage: Cage, device: str) -> Export:
-    """Return the command of podman-run(1)."""
-    return _run("podman", cage, device)
-
-
-def _run(engine: str, cage: Cage, device: str) -> Export:
+def engine_command(engine: str, cage: Cage, device: str) -> Export:
+    """Return the command of docker-run(1) or podman-run(1)."""
     words = [f"{engine} run", *limit_options(cage, device), "IMAGE"]
     return Export(" \\\n    ".join(words), tuple(_lost_by_engine(cage)))
 
 
 def compose(cage: Cage, device: str) -> Export:
     """Return a service of a Compose file."""
-    service: dict[str, Any] = {"image": "IMAGE", **_memory(cage.properties)}
+    service: dict[str, Any] = {"image": "IMAGE"}
+    memory, swap = cage.properties.get("MemoryMax"), cage.properties.get("MemorySwapMax")
+    if memory is not None:  # the engine's limit of swap includes the memory
+        service["mem_limit"] = memory
+        service["memswap_limit"] = -1 if swap is None else memory + swap
     if (quota := cage.properties.get("CPUQuota")) is not None:
         service["cpus"] = quota / 100
     blkio = {
@@ -53,14 +48,6 @@ def compose(cage: Cage, device: str) -> Export:
     if blkio:
         service["blkio_config"] = blkio
     return Export(_yaml({"services": {"app": service}}), tuple(_lost_by_engine(cage)))
-
-
-def _memory(properties: Mapping[str, int]) -> dict[str, int]:
-    """Return the memory limits of an engine, whose limit of swap includes the memory."""
-    memory, swap = properties.get("MemoryMax"), properties.get("MemorySwapMax")
-    if memory is None:
-        return {}
-    return {"mem_limit": memory, "memswap_limit": -1 if swap is None else memory + swap}
 
 
 def _lost_by_engine(cage: Cage) -> Iterator[LostLimit]:
@@ -79,21 +66,14 @@ def incus(cage: Cage, _device: str) -> Export:
         config["limits.memory.swap"] = "false"
     if (quota := properties.get("CPUQuota")) is not None:
         config["limits.cpu.allowance"] = f"{quota}ms/100ms"
-    limits = {
-        f"limits.{side.lower()}": limit
-        for side in ("Read", "Write")
-        if (limit := _incus_limit(properties, side))
-    }
+    limits = {}
+    for side in ("Read", "Write"):  # a rate of I/Os or of bytes, not both
+        iops, rate = properties.get(f"IO{side}IOPSMax"), properties.get(f"IO{side}BandwidthMax")
+        if iops is not None or rate is not None:
+            limit = exact_size(rate or 0) if iops is None else f"{iops}iops"
+            limits[f"limits.{side.lower()}"] = limit
     body = {"config": config} | ({"devices": {"root": limits}} if limits else {})
     return Export(_yaml(body), tuple(_lost_by_incus(cage)))
-
-
-def _incus_limit(properties: Mapping[str, int], side: str) -> str | None:
-    """Return the limit of one direction, which is a rate of I/Os or of bytes, not both."""
-    iops, rate = properties.get(f"IO{side}IOPSMax"), properties.get(f"IO{side}BandwidthMax")
-    if iops is not None:
-        return f"{iops}iops"
-    return None if rate is None else exact_size(rate)
 
 
 def _lost_by_incus(cage: Cage) -> Iterator[LostLimit]:

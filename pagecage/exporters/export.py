@@ -39,17 +39,14 @@ class Export:
     def text(self, about: str) -> str:
         """Return the body below comments: what the cage is, and a line for each lost limit."""
         lines = [about, *(f"lost: {one.what}: {one.reason}" for one in self.lost)]
-        comments = (f"{self.begin}{_one_line(line)}{self.end}" for line in lines if line)
+        # XML comments must not contain two hyphens in a row.
+        plain = (" ".join(line.split()).replace("--", "- -") for line in lines if line)
+        comments = (f"{self.begin}{line}{self.end}" for line in plain)
         return "\n".join([*comments, self.body.rstrip()]) + "\n"
 
 
 Exporter = Callable[[Cage, str], Export]
 """Writes a cage whose I/O limits apply to a device."""
-
-
-def _one_line(text: str) -> str:
-    # XML comments must not contain two hyphens in a row.
-    return " ".join(text.split()).replace("--", "- -")
 
 
 def lost_properties(cage: Cage, kept: Sequence[str], reason: str) -> Iterator[LostLimit]:
@@ -70,7 +67,9 @@ def lost_disks(cage: Cage) -> Iterator[LostLimit]:
 def lost_behaviour(cage: Cage) -> Iterator[LostLimit]:
     """Yield what a cloud volume does beyond its rates, for a tool that limits rates only."""
     if cage.burst:
-        yield LostLimit("burst credits", f"{_bursts(cage)}; the limits here are the base rates")
+        named = (("I/Os", cage.burst.iops), ("bytes", cage.burst.bandwidth))
+        rates = " and ".join(f"{one.rate} {unit} per second" for unit, one in named if one)
+        yield LostLimit("burst credits", f"{rates}; the limits here are the base rates")
     if cage.accounting and cage.accounting.combined:
         yield LostLimit(
             "one limit for reads and writes together",
@@ -91,13 +90,6 @@ def lost_timing(cage: Cage) -> Iterator[LostLimit]:
         yield LostLimit("least latency", f"{least}; the tool limits rates only")
     if cage.simulation and (cage.simulation.read_latency or cage.simulation.write_latency):
         yield LostLimit("latency percentiles", "only a simulated volume has them")
-
-
-def _bursts(cage: Cage) -> str:
-    burst = cage.burst
-    assert burst is not None
-    named = (("I/Os", burst.iops), ("bytes", burst.bandwidth))
-    return " and ".join(f"{bucket.rate} {unit} per second" for unit, bucket in named if bucket)
 
 
 def burst_seconds(bucket: CreditBucket, base: int) -> int:

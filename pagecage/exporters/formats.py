@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-from pagecage.exporters.containers import compose, docker, incus, podman
+from pagecage.exporters.containers import compose, engine_command, incus
 from pagecage.exporters.export import Exporter
 from pagecage.exporters.kubernetes import pod
 from pagecage.exporters.machines import libvirt, nbdkit
 from pagecage.exporters.systemd import drop_in
 
-ToolName = Literal[
-    "systemd", "docker", "podman", "compose", "kubernetes", "incus", "libvirt", "nbdkit"
-]
-TOOLS: tuple[str, ...] = get_args(ToolName)
-EXPORTERS: Mapping[ToolName, Exporter] = {
+EXPORTERS: Mapping[str, Exporter] = {
     "systemd": drop_in,
-    "docker": docker,
-    "podman": podman,
+    "docker": partial(engine_command, "docker"),
+    "podman": partial(engine_command, "podman"),
     "compose": compose,
     "kubernetes": pod,
     "incus": incus,
     "libvirt": libvirt,
     "nbdkit": nbdkit,
 }
+if TYPE_CHECKING:
+    ToolName = str
+else:
+    ToolName = Literal[tuple(EXPORTERS)]

@@ -23,14 +23,6 @@ _MEMORY_QOS = "in force only if the kubelet has the feature gate MemoryQoS, at i
 
 def pod(cage: Cage, _device: str) -> Export:
     """Return a pod, with a claim of the volume and its storage class if it can be bought."""
-    documents = [_pod(cage)]
-    if (volume := cage.volume) and _is_offered(volume):
-        documents += [_claim(volume), _storage_class(volume)]
-        _mount(documents[0]["spec"])
-    return Export(yaml.safe_dump_all(documents, sort_keys=False), tuple(_lost(cage)))
-
-
-def _pod(cage: Cage) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if (memory := cage.properties.get("MemoryMax")) is not None:
         limits["memory"] = str(memory)
@@ -39,13 +31,40 @@ def _pod(cage: Cage) -> dict[str, Any]:
     resources: dict[str, Any] = {"limits": limits}
     if (request := _throttling_request(cage)) is not None:
         resources["requests"] = {"memory": str(request)}
-    container = {"name": "app", "image": "IMAGE", "resources": resources}
-    return {
+    container: dict[str, Any] = {"name": "app", "image": "IMAGE", "resources": resources}
+    spec: dict[str, Any] = {"containers": [container]}
+    documents = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}]
+    if (volume := cage.volume) and _is_offered(volume):
+        documents += _claim_and_class(volume)
+        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": _NAME}}]
+    return Export(yaml.safe_dump_all(documents, sort_keys=False), tuple(_lost(cage)))
+
+
+def _claim_and_class(volume: CloudVolume) -> list[dict[str, Any]]:
+    claim = {
         "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "app"},
-        "spec": {"containers": [container]},
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": _NAME},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _NAME,
+            "resources": {"requests": {"storage": str(volume.size_bytes)}},
+        },
     }
+    parameters = {"type": str(volume.type)}
+    if volume.iops is not None:
+        parameters["iops"] = str(volume.iops)
+    if volume.throughput_bytes_per_second is not None:
+        parameters["throughput"] = str(volume.throughput_bytes_per_second // _MIB)
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": _NAME},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": parameters,
+    }
+    return [claim, storage_class]
 
 
 def _throttling_request(cage: Cage) -> int | None:
@@ -60,43 +79,10 @@ def _throttling_request(cage: Cage) -> int | None:
     return request if 0 <= request < limit else None
 
 
-def _mount(spec: dict[str, Any]) -> None:
-    spec["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": _NAME}}]
-
-
 def _is_offered(volume: CloudVolume) -> bool:
     """Return whether the storage driver of the provider can make this volume."""
     is_known = volume.provider == "aws" and volume.type in _AWS_TYPES
     return is_known and volume.scale == 1 and volume.size_bytes is not None
-
-
-def _claim(volume: CloudVolume) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": _NAME},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": _NAME,
-            "resources": {"requests": {"storage": str(volume.size_bytes)}},
-        },
-    }
-
-
-def _storage_class(volume: CloudVolume) -> dict[str, Any]:
-    parameters = {"type": str(volume.type)}
-    if volume.iops is not None:
-        parameters["iops"] = str(volume.iops)
-    if volume.throughput_bytes_per_second is not None:
-        parameters["throughput"] = str(volume.throughput_bytes_per_second // _MIB)
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": _NAME},
-        "provisioner": "ebs.csi.aws.com",
-        "parameters": parameters,
-    }
 
 
 def _lost(cage: Cage) -> Iterator[LostLimit]:

@@ -43,7 +43,6 @@ def libvirt(cage: Cage, device: str) -> Export:
 
 
 def _iotune(cage: Cage) -> Iterator[tuple[str, int]]:
-    """Yield the elements of `iotune`. A `total` limit excludes those of reads and writes."""
     is_shared = bool(cage.accounting and cage.accounting.combined)
     for unit, quantity in _QUANTITIES:
         read, write = (cage.properties.get(name) for name in SHARED_PROPERTIES[quantity])
@@ -102,7 +101,6 @@ def _bandwidths(cage: Cage) -> tuple[int | None, ...]:
 
 
 def _delays_ms(cage: Cage) -> Iterator[tuple[str, int]]:
-    """Yield the delay of each direction. The filter has whole milliseconds only."""
     if cage.latency:
         yield "rdelay", round((cage.latency.read_us or 0) / 1000)
         yield "wdelay", round((cage.latency.write_us or 0) / 1000)

@@ -14,6 +14,7 @@ from pagecage.importers.document import Document, rows, table
 from pagecage.importers.result import (
     DescribedVolume,
     ImportedLimit,
+    Importer,
     ImportResult,
     Selection,
     UnsupportedLimit,
@@ -126,13 +127,17 @@ def read_azure(document: Document, selection: Selection) -> ImportResult:
         " az disk show."
     )
     disk = _with_lower_keys(disk)
+    unsupported = []
+    if str(table(disk, "sku").get("name", "")).startswith(("Premium_", "StandardSSD_")):
+        unsupported.append(UnsupportedLimit("burst credits of the disk", _AZURE_CREDITS))
+    if disk.get("managedby"):
+        unsupported.append(UnsupportedLimit("the machine with this disk", _AZURE_MACHINE))
     return ImportResult(
-        "az disk show", about, tuple(_azure_limits(disk)), tuple(_azure_unsupported(disk)), ignored
+        "az disk show", about, tuple(_azure_limits(disk)), tuple(unsupported), ignored
     )
 
 
 def _with_lower_keys(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with keys in lower case; the tool and the API use different capitals."""
     return {str(key).lower(): value for key, value in row.items()}
 
 
@@ -150,18 +155,17 @@ def _azure_limits(disk: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("accounting.combined", True, "reads and writes share one limit")
 
 
-def _azure_unsupported(disk: dict[str, Any]) -> Iterator[UnsupportedLimit]:
-    if str(table(disk, "sku").get("name", "")).startswith(("Premium_", "StandardSSD_")):
-        yield UnsupportedLimit("burst credits of the disk", _AZURE_CREDITS)
-    if disk.get("managedby"):
-        yield UnsupportedLimit("the machine with this disk", _AZURE_MACHINE)
-
-
 def _one_of(
     disks: list[dict[str, Any]], key: str, kind: str, selection: Selection
 ) -> dict[str, Any]:
-    """Return the only disk, or the one that the user picked by the value of this key."""
     by_name = {
         str(disk.get(key) or f"{kind} {number}"): disk for number, disk in enumerate(disks, 1)
     }
     return by_name[selection.choose(kind, list(by_name))]
+
+
+IMPORTERS = (
+    Importer(is_aws, read_aws),
+    Importer(is_gcloud, read_gcloud),
+    Importer(is_azure, read_azure),
+)

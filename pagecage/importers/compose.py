@@ -27,6 +27,7 @@ from pagecage.importers.result import (
     WEIGHT,
     BlockLimit,
     ImportedLimit,
+    Importer,
     ImportResult,
     Selection,
     UnsupportedLimit,
@@ -54,24 +55,21 @@ def compose_variables(text: str, name: str) -> Iterator[str]:
             raise PagecageError(
                 f"{name}: line {number} is not NAME=VALUE", f"sed -n {number}p {name}"
             )
-        value = match["value"]
-        yield match["name"] if value is None else f"{match['name']}={_value(value, name, number)}"
-
-
-def _value(text: str, name: str, number: int) -> str:
-    quoted = _QUOTED.fullmatch(text)
-    if quoted and quoted["quote"] == "'":
-        return quoted["text"]
-    value = _unescaped(quoted["text"]) if quoted else _COMMENT.sub("", f" {text}").strip()
-    if "$" in value:
-        raise PagecageError(
-            f"{name}: line {number} contains a variable", "write its value, in single quotes"
-        )
-    return value
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text)
+        written = match["value"]
+        if written is None:
+            yield match["name"]
+            continue
+        quoted = _QUOTED.fullmatch(written)
+        value = quoted["text"] if quoted else _COMMENT.sub("", f" {written}").strip()
+        if not quoted or quoted["quote"] == '"':
+            if quoted:
+                value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), value)
+            if "$" in value:
+                raise PagecageError(
+                    f"{name}: line {number} contains a variable",
+                    "write its value, in single quotes",
+                )
+        yield f"{match['name']}={value}"
 
 
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$(?!\$)")
@@ -134,17 +132,30 @@ def read_service(document: Document, name: str, file: str) -> ComposeService:
     entrypoint = service.get("entrypoint")
     volumes, volume_notes = _volumes(service.get("volumes") or [], name)
     ports, port_notes = _ports(service.get("ports") or [])
+    env_files, notes = [], []
+    for entry in _list(service.get("env_file") or []):
+        path = entry.get("path") if isinstance(entry, dict) else entry
+        if not isinstance(path, str):
+            raise PagecageError(
+                f"env_file of service {name} has no path", "write it as env_file: PATH"
+            )
+        env_files.append(path.replace("$$", "$"))
+    if others := service.get("depends_on") or []:
+        names = others if isinstance(others, dict) else _list(others)
+        notes.append(f"depends_on: {', '.join(map(str, names))} is not started")
+    if left := [key for key in service if key not in (*_USED, *_WITHOUT_EFFECT)]:
+        notes.append(f"left out: {', '.join(map(str, left))}")
     return ComposeService(
         image=str(service["image"]).replace("$$", "$"),
         command=_words(service.get("command"), name, "command"),
         entrypoint=None if entrypoint is None else _words(entrypoint, name, "entrypoint"),
         environment=tuple(_environment(service.get("environment") or {}, name)),
-        env_files=tuple(_env_files(service.get("env_file") or [], name)),
+        env_files=tuple(env_files),
         volumes=tuple(volumes),
         ports=tuple(ports),
         directory=_text(service.get("working_dir")),
         user=_text(service.get("user")),
-        notes=(*_notes(service), *volume_notes, *port_notes),
+        notes=(*notes, *volume_notes, *port_notes),
     )
 
 
@@ -162,7 +173,6 @@ def _check(service: Mapping[str, Any], name: str, file: str) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -178,7 +188,6 @@ def _text(value: Any) -> str | None:
 
 
 def _words(value: Any, name: str, key: str) -> tuple[str, ...]:
-    """Return a command, which is a list, or one line of shell words."""
     if isinstance(value, list):
         return tuple(str(word).replace("$$", "$") for word in value)
     try:
@@ -202,16 +211,6 @@ def _environment(value: Any, name: str) -> Iterator[str]:
         yield (key if item is None else f"{key}={text}").replace("$$", "$")
 
 
-def _env_files(value: Any, name: str) -> Iterator[str]:
-    for entry in _list(value):
-        path = entry.get("path") if isinstance(entry, dict) else entry
-        if not isinstance(path, str):
-            raise PagecageError(
-                f"env_file of service {name} has no path", "write it as env_file: PATH"
-            )
-        yield path.replace("$$", "$")
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -220,7 +219,18 @@ def _volumes(value: Any, name: str) -> tuple[list[ServiceVolume], list[str]]:
     """Return the bind mounts, and a sentence for each other volume."""
     volumes, notes = [], []
     for entry in _list(value):
-        found = _long_volume(entry) if isinstance(entry, dict) else _short_volume(str(entry), name)
+        found: ServiceVolume | str
+        if not isinstance(entry, dict):
+            found = _short_volume(str(entry), name)
+        else:
+            source, target = str(entry.get("source")), str(entry.get("target"))
+            match entry.get("type"):
+                case "bind":
+                    found = ServiceVolume(source, target, bool(entry.get("read_only")))
+                case "volume" if "source" in entry:
+                    found = _named_volume(source, target)
+                case kind:
+                    found = f"the {kind or 'anonymous volume'} at {target} is left out"
         if isinstance(found, str):
             notes.append(found)
         else:
@@ -239,17 +249,6 @@ def _short_volume(text: str, name: str) -> ServiceVolume | str:
             f"volume {text!r} of service {name} is not a mount", "HOST:CONTAINER:ro"
         )
     return ServiceVolume(source, rest[0], "ro" in rest[1].split(",") if len(rest) == 2 else False)
-
-
-def _long_volume(entry: Mapping[str, Any]) -> ServiceVolume | str:
-    source, target = str(entry.get("source")), str(entry.get("target"))
-    match entry.get("type"):
-        case "bind":
-            return ServiceVolume(source, target, bool(entry.get("read_only")))
-        case "volume" if "source" in entry:
-            return _named_volume(source, target)
-        case kind:
-            return f"the {kind or 'anonymous volume'} at {target} is left out"
 
 
 def _named_volume(source: str, target: str) -> str:
@@ -274,16 +273,6 @@ def _ports(value: Any) -> tuple[list[int], list[str]]:
         if host and host != own:
             notes.append(f"port {own} is not mapped to {host}: a replay uses the host's network")
     return ports, notes
-
-
-def _notes(service: Mapping[str, Any]) -> Iterator[str]:
-    others = service.get("depends_on") or []
-    if others:
-        names = others if isinstance(others, dict) else _list(others)
-        yield f"depends_on: {', '.join(map(str, names))} is not started"
-    left = [key for key in service if key not in (*_USED, *_WITHOUT_EFFECT)]
-    if left:
-        yield f"left out: {', '.join(map(str, left))}"
 
 
 _BLOCK = {
@@ -324,9 +313,14 @@ def read(document: Document, selection: Selection) -> ImportResult:
     services = table(document.tree, "services")
     service, variables = _without_variables(services[selection.choose("service", list(services))])
     limits = table(service, "deploy", "resources", "limits")
-    blocks, other_devices = limits_of_one_device(
-        list(_block_limits(table(service, "blkio_config"))), selection
-    )
+    devices = []
+    for key, name in _BLOCK.items():
+        for row in rows(table(service, "blkio_config").get(key) or []):
+            path, written = row.get("path"), row.get("rate", 0)
+            rate = docker_bytes(written) if name in BANDWIDTH else int(written)
+            basis = f"blkio_config.{key} of {path} = {written}"
+            devices.append(BlockLimit(name, str(path), rate, basis))
+    blocks, other_devices = limits_of_one_device(devices, selection)
     ignored = tuple(key for key in service if key not in _UNSUPPORTED and key not in _SUPPORTED)
     return ImportResult(
         "a docker compose file",
@@ -374,10 +368,7 @@ def _unsupported(service: dict[str, Any]) -> Iterator[UnsupportedLimit]:
 
 
 def _memory(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLimit]:
-    """Read the memory limit and memswap_limit.
-
-    The latter is memory and swap, by default twice the memory.
-    """
+    """Read the memory limit, and memswap_limit, which is both: by default twice the memory."""
     is_old = "mem_limit" in service
     key, written = ("mem_limit", service["mem_limit"]) if is_old else _limit("memory", limits)
     if not written or not (memory := docker_bytes(written)):
@@ -406,18 +397,7 @@ def _cpu(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLi
 
 
 def _limit(key: str, limits: dict[str, Any]) -> tuple[str, Any]:
-    """Return a limit of `deploy` with its full name."""
     return f"deploy.resources.limits.{key}", limits.get(key)
 
 
-def _block_limits(blkio: dict[str, Any]) -> Iterator[BlockLimit]:
-    for key, name in _BLOCK.items():
-        for row in rows(blkio.get(key) or []):
-            written = row.get("rate", 0)
-            rate = docker_bytes(written) if name in BANDWIDTH else int(written)
-            yield BlockLimit(
-                name,
-                str(row.get("path")),
-                rate,
-                f"blkio_config.{key} of {row.get('path')} = {written}",
-            )
+IMPORTERS = (Importer(recognise, read),)

@@ -14,6 +14,7 @@ from pagecage.importers.result import (
     WEIGHT,
     BlockLimit,
     ImportedLimit,
+    Importer,
     ImportResult,
     Selection,
     UnsupportedLimit,
@@ -51,7 +52,10 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, selection: Selection) -> ImportResult:
     """Read the limits of one container, which are plain numbers in HostConfig."""
-    containers = {_name(row): table(row, "HostConfig") for row in rows(document.tree)}
+    containers = {
+        str(row.get("Name") or row["Id"]).lstrip("/"): table(row, "HostConfig")
+        for row in rows(document.tree)
+    }
     config = containers[selection.choose("container", list(containers))]
     blocks, other_devices = limits_of_one_device(list(block_limits(config)), selection)
     unsupported = tuple(
@@ -73,19 +77,12 @@ def read(document: Document, selection: Selection) -> ImportResult:
     )
 
 
-def _name(row: dict[str, Any]) -> str:
-    return str(row.get("Name") or row["Id"]).lstrip("/")
-
-
 def _is_set(value: Any) -> bool:
     return value not in (None, 0, -1, "", [], {}, False)
 
 
 def memory_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
-    """Read Memory and MemorySwap.
-
-    The latter is memory and swap together, by default twice the memory.
-    """
+    """Read Memory, and MemorySwap, which is memory and swap: by default twice the memory."""
     memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
     if memory <= 0:
         return
@@ -119,3 +116,6 @@ def block_limits(config: dict[str, Any]) -> Iterator[BlockLimit]:
         for row in rows(config.get(key) or []):
             basis = f"HostConfig.{key} of {row.get('Path')} = {row.get('Rate')}"
             yield BlockLimit(name, str(row.get("Path")), int(row.get("Rate") or 0), basis)
+
+
+IMPORTERS = (Importer(recognise, read),)

@@ -98,7 +98,6 @@ def systemd_seconds(text: str) -> Decimal | None:
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
-    """Return number and unit of every part; an empty list if a part does not match."""
     rest, parts = text.strip(), []
     while rest:
         match = pattern.match(rest)
@@ -166,24 +165,17 @@ def read_document(text: str, name: str) -> Document:
     if not text.strip():
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")
     if text.lstrip()[0] in "{[" and not _SECTION.match(text.lstrip()):
-        return Document(text, _json(text, name))
+        try:
+            return Document(text, json.loads(text))
+        except json.JSONDecodeError as error:
+            where = f"{name}: invalid JSON in line {error.lineno}: {error.msg}"
+        except (RecursionError, ValueError) as error:
+            where = f"{name}: invalid JSON: {why_unreadable(error)}"
+        raise PagecageError(where, _EXPORT_AGAIN)
     systemd = Document(text)
     if systemd.is_unit or systemd.is_properties:
         return systemd
     return Document(text, _yaml(text, name))
-
-
-def _json(text: str, name: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise PagecageError(
-            f"{name}: invalid JSON in line {error.lineno}: {error.msg}", _EXPORT_AGAIN
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise PagecageError(
-            f"{name}: invalid JSON: {why_unreadable(error)}", _EXPORT_AGAIN
-        ) from None
 
 
 def _yaml(text: str, name: str) -> Any:
@@ -210,10 +202,7 @@ def _yaml(text: str, name: str) -> Any:
 
 
 def _values(tree: Any, counted: dict[int, int]) -> int:
-    """Return the number of values in a tree, each as often as it is referred to.
-
-    A tree within itself raises ValueError.
-    """
+    """Return the number of values in a tree, each as often as it is referred to."""
     if not isinstance(tree, (dict, list)):
         return 1
     if id(tree) not in counted:

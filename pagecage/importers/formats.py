@@ -1,30 +1,30 @@
-"""The formats of customers' files, in the order in which they are tried."""
+"""The formats of customers' files: each module of this folder lists its own in IMPORTERS."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import TypeVar
 
+import pagecage.importers
 from pagecage.errors import PagecageError, why_unreadable
-from pagecage.importers import cloud_disks, compose, docker, kubernetes, nvme, probe, systemd
+from pagecage.importers import nvme
 from pagecage.importers.document import KNOWN, Document, read_document
-from pagecage.importers.result import ImportResult, Selection
+from pagecage.importers.result import Importer, ImportResult, Rounding, Selection
 
 Found = TypeVar("Found")
-Recognise = Callable[[Document], bool]
-Read = Callable[[Document, Selection], ImportResult]
-FORMATS: tuple[tuple[Recognise, Read], ...] = (
-    (docker.recognise, docker.read),
-    (kubernetes.recognise, kubernetes.read),
-    (cloud_disks.is_aws, cloud_disks.read_aws),
-    (cloud_disks.is_gcloud, cloud_disks.read_gcloud),
-    (cloud_disks.is_azure, cloud_disks.read_azure),
-    (compose.recognise, compose.read),
-    (systemd.is_unit, systemd.read_unit),
-    (systemd.is_show, systemd.read_show),
-)
+
+
+@cache
+def importers() -> tuple[Importer, ...]:
+    """Return the formats of all modules of this folder."""
+    package = pagecage.importers
+    names = [found.name for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    modules = [import_module(name) for name in names]
+    return tuple(one for module in modules for one in getattr(module, "IMPORTERS", ()))
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NamedText:
 def import_files(
     files: Sequence[NamedText],
     selection: Selection,
-    rounding: probe.Rounding,
+    rounding: Rounding,
     seconds: float | None = None,
     *,
     is_described: bool = False,
@@ -56,24 +56,35 @@ def import_files(
     stats = [one for one in documents if nvme.recognise(one[0])]
     others = [one for one in documents if one not in stats]
     if not stats and len(others) == 1:
-        _refuse_options(seconds, is_described=is_described)
-        return _import(*others[0], selection, rounding)
+        for option, is_given in (("--seconds", seconds is not None), ("--volume", is_described)):
+            if is_given:
+                raise PagecageError(f"{option} applies only to nvme amzn stats", f"remove {option}")
+        return _import(*others[0], replace(selection, rounding=rounding))
     if not stats or len(others) > 1 or len(stats) > 2:
         raise PagecageError(
             f"{len(files)} such files cannot be imported at once",
             "give one file, or one or two of nvme amzn stats and one of aws ec2 describe-volumes",
         )
-    described = _described(*others[0], selection, rounding) if others else None
-    if described and is_described:
-        raise PagecageError(f"{others[0][1]} describes the volume too", "remove --volume")
-    found = _of_stats(stats, seconds, described=is_described or described is not None)
-    return _merged(found, described) if described else found
+    if not others:
+        return _of_stats(stats, seconds, described=is_described)
+    described, name = _import(*others[0], selection), others[0][1]
+    if described.volume is None:
+        raise PagecageError(
+            f"{name} does not describe a volume of Amazon EBS", "aws ec2 describe-volumes"
+        )
+    if is_described:
+        raise PagecageError(f"{name} describes the volume too", "remove --volume")
+    return _merged(_of_stats(stats, seconds, described=True), described)
 
 
-def _refuse_options(seconds: float | None, *, is_described: bool) -> None:
-    for option, is_given in (("--seconds", seconds is not None), ("--volume", is_described)):
-        if is_given:
-            raise PagecageError(f"{option} applies only to nvme amzn stats", f"remove {option}")
+def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
+    return replace(
+        found,
+        origin=f"{found.origin} and {described.origin}",
+        unsupported=(*described.unsupported, *found.unsupported),
+        ignored=described.ignored,
+        volume=described.volume,
+    )
 
 
 def _of_stats(
@@ -89,59 +100,18 @@ def _of_stats(
     return _fitting(names[-1], lambda: nvme.latency_result(used, seconds, described=described))
 
 
-def _described(
-    document: Document, name: str, selection: Selection, rounding: probe.Rounding
-) -> ImportResult:
-    """Return the description of a volume. Raises PagecageError if the file describes none."""
-    found = _import(document, name, selection, rounding)
-    if found.volume is None:
-        raise PagecageError(
-            f"{name} does not describe a volume of Amazon EBS", "aws ec2 describe-volumes"
-        )
-    return found
-
-
-def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
-    return replace(
-        found,
-        origin=f"{found.origin} and {described.origin}",
-        unsupported=(*described.unsupported, *found.unsupported),
-        ignored=described.ignored,
-        volume=described.volume,
-    )
-
-
-def import_text(
-    text: str, name: str, selection: Selection, rounding: probe.Rounding
-) -> ImportResult:
-    """Read the limits in one file, as `import_files` does."""
-    return import_files([NamedText(name, text)], selection, rounding)
-
-
-def _import(
-    document: Document, name: str, selection: Selection, rounding: probe.Rounding
-) -> ImportResult:
-    probe_format: tuple[Recognise, Read] = (probe.recognise, partial(probe.read, rounding=rounding))
-    for recognise, read in (probe_format, *FORMATS):
-        if recognise(document):
-            return _read(read, document, name, selection)
+def _import(document: Document, name: str, selection: Selection) -> ImportResult:
+    for importer in importers():
+        if importer.recognise(document):
+            found = _fitting(name, partial(importer.read, document, selection))
+            if found.volume and found.volume.size_bytes <= 0:
+                error = ValueError(f"a size of {found.volume.size_bytes} bytes")
+                raise _not_fitting(name, error)
+            return found
     raise PagecageError(f"{name} is not a file that can be imported", f"give the output of {KNOWN}")
 
 
-def _read(read: Read, document: Document, name: str, selection: Selection) -> ImportResult:
-    """Read a recognised file. A value that does not fit the format is an error in the file."""
-
-    def checked() -> ImportResult:
-        found = read(document, selection)
-        if found.volume and found.volume.size_bytes <= 0:
-            raise ValueError(f"a size of {found.volume.size_bytes} bytes")
-        return found
-
-    return _fitting(name, checked)
-
-
 def _fitting(name: str, read: Callable[[], Found]) -> Found:
-    """Return what `read` returns. Raises PagecageError for a value that does not fit the format."""
     try:
         return read()
     except (
@@ -152,8 +122,12 @@ def _fitting(name: str, read: Callable[[], Found]) -> Found:
         ArithmeticError,
         RecursionError,
     ) as error:
-        message = (
-            f"{name} has a known format, but one of its values does not fit it"
-            f" ({why_unreadable(error)})"
-        )
-        raise PagecageError(message, "export it again with the tool that made it") from None
+        raise _not_fitting(name, error) from None
+
+
+def _not_fitting(name: str, error: Exception) -> PagecageError:
+    return PagecageError(
+        f"{name} has a known format, but one of its values does not fit it"
+        f" ({why_unreadable(error)})",
+        "export it again with the tool that made it",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,6 +22,7 @@ from pagecage.importers.result import (
     NO_SUCH_LIMIT,
     DescribedVolume,
     ImportedLimit,
+    Importer,
     ImportResult,
     Selection,
     UnsupportedLimit,
@@ -46,48 +47,34 @@ def described_volume(driver: str, parameters: Parameters, size_bytes: int) -> De
 
     Raises PagecageError for a driver or a type whose limits are not known.
     """
-    make = _DRIVERS.get(driver)
-    if make is None:
-        raise PagecageError(
-            f"the storage driver {driver!r} states no limits that pagecage knows",
-            "remove its claim from the file, and import a probe of the volume",
-        )
-    return make(_lower(parameters), -(-size_bytes // GIB))
-
-
-def behaviour(
-    driver: str, parameters: Parameters, volume: DescribedVolume
-) -> Iterator[UnsupportedLimit]:
-    """Yield what a volume's parameters say that a cage cannot do."""
-    kind = volume.name.removeprefix("azure-")
-    if driver == "disk.csi.azure.com" and not kind.startswith(_AZURE_WITHOUT_CACHE):
-        mode = _lower(parameters).get("cachingmode", "ReadOnly")
-        if mode.lower() != "none":
-            reason = "a cache on the machine answers some reads above the disk's limits"
-            yield UnsupportedLimit(f"cachingMode = {mode}", reason)
-
-
-def _aws(parameters: Parameters, gib: int) -> DescribedVolume:
-    iops = parameters.get("iops")
-    if iops is None and "iopspergb" in parameters:
-        iops = str(int(Decimal(parameters["iopspergb"]) * gib))
-    return aws_volume(
-        {
-            "VolumeType": parameters.get("type", "gp3"),
-            "Size": gib,
-            "Iops": iops,
-            "Throughput": parameters.get("throughput"),
-        }
+    given, gib = _lower(parameters), -(-size_bytes // GIB)
+    match driver:
+        case "ebs.csi.aws.com" | "ebs.csi.eks.amazonaws.com" | "kubernetes.io/aws-ebs":
+            usual = "gp2" if driver == "kubernetes.io/aws-ebs" else "gp3"
+            iops = given.get("iops")
+            if iops is None and "iopspergb" in given:
+                iops = str(int(Decimal(given["iopspergb"]) * gib))
+            return aws_volume(
+                {
+                    "VolumeType": given.get("type", usual),
+                    "Size": gib,
+                    "Iops": iops,
+                    "Throughput": given.get("throughput"),
+                }
+            )
+        case "pd.csi.storage.gke.io" | "kubernetes.io/gce-pd":
+            iops = given.get("iops") or given.get("provisioned-iops-on-create")
+            # A quantity such as 250Mi, of a Hyperdisk.
+            rate = given.get("throughput") or given.get("provisioned-throughput-on-create")
+            throughput = None if rate is None else int(-(-kubernetes_quantity(rate) // MIB))
+            name = f"gcp-{given.get('type', 'pd-standard')}"
+            return DescribedVolume(name, gib * GIB, int(iops) if iops else None, throughput)
+        case "disk.csi.azure.com" | "kubernetes.io/azure-disk":
+            return _azure(given, gib)
+    raise PagecageError(
+        f"the storage driver {driver!r} states no limits that pagecage knows",
+        "remove its claim from the file, and import a probe of the volume",
     )
-
-
-def _google(parameters: Parameters, gib: int) -> DescribedVolume:
-    """Return a persistent disk or a Hyperdisk, whose throughput is a quantity such as 250Mi."""
-    iops = parameters.get("iops") or parameters.get("provisioned-iops-on-create")
-    rate = parameters.get("throughput") or parameters.get("provisioned-throughput-on-create")
-    throughput = None if rate is None else int(-(-kubernetes_quantity(rate) // MIB))
-    kind = parameters.get("type", "pd-standard")
-    return DescribedVolume(f"gcp-{kind}", gib * GIB, _whole(iops), throughput)
 
 
 def _azure(parameters: Parameters, gib: int) -> DescribedVolume:
@@ -99,27 +86,15 @@ def _azure(parameters: Parameters, gib: int) -> DescribedVolume:
         kind = "premium-ssd-on-demand"
     elif kind == "premium-ssd" and parameters.get("enableperformanceplus", "").lower() == "true":
         kind = "premium-ssd-performance-plus"
-    iops, megabytes = parameters.get("diskiopsreadwrite"), parameters.get("diskmbpsreadwrite")
-    return DescribedVolume(f"azure-{kind}", gib * GIB, _whole(iops), _whole(megabytes))
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text else None
+    iops, megabytes = (
+        int(parameters[key]) if parameters.get(key) else None
+        for key in ("diskiopsreadwrite", "diskmbpsreadwrite")
+    )
+    return DescribedVolume(f"azure-{kind}", gib * GIB, iops, megabytes)
 
 
 def _lower(parameters: Parameters) -> dict[str, str]:
     return {str(key).lower(): str(value) for key, value in parameters.items()}
-
-
-_DRIVERS: Mapping[str, Callable[[Parameters, int], DescribedVolume]] = {
-    "ebs.csi.aws.com": _aws,
-    "ebs.csi.eks.amazonaws.com": _aws,
-    "kubernetes.io/aws-ebs": lambda parameters, gib: _aws({"type": "gp2", **parameters}, gib),
-    "pd.csi.storage.gke.io": _google,
-    "kubernetes.io/gce-pd": _google,
-    "disk.csi.azure.com": _azure,
-    "kubernetes.io/azure-disk": _azure,
-}
 
 
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -139,22 +114,24 @@ class ClaimedVolume:
     storage_class: Object
     attributes: Object | None
 
-    @property
-    def driver(self) -> str:
-        """The CSI driver, or the in-tree provisioner, that makes the volume."""
-        return str(self.storage_class["provisioner"])
+    def described(self) -> tuple[DescribedVolume, list[UnsupportedLimit]]:
+        """Return the volume as its provider describes it, and what a cage cannot do of it.
 
-    @property
-    def parameters(self) -> dict[str, str]:
-        """The parameters of the storage class, replaced by those of a VolumeAttributesClass."""
-        given = table(self.storage_class, "parameters")
-        return {**given, **(table(self.attributes, "parameters") if self.attributes else {})}
-
-    def described(self) -> DescribedVolume:
-        """Return the volume as its provider describes it."""
+        Parameters of a VolumeAttributesClass replace those of the storage class.
+        """
+        driver = str(self.storage_class["provisioner"])
+        parameters = dict(table(self.storage_class, "parameters"))
+        parameters |= table(self.attributes, "parameters") if self.attributes else {}
         size = table(self.claim, "spec", "resources", "requests")["storage"]
         size_bytes = whole_bytes(kubernetes_quantity(size))
-        return described_volume(self.driver, self.parameters, size_bytes)
+        volume = described_volume(driver, parameters, size_bytes)
+        kind = volume.name.removeprefix("azure-")
+        mode = _lower(parameters).get("cachingmode", "ReadOnly")
+        is_cached = driver == "disk.csi.azure.com" and not kind.startswith(_AZURE_WITHOUT_CACHE)
+        if not is_cached or mode.lower() == "none":
+            return volume, []
+        reason = "a cache on the machine answers some reads above the disk's limits"
+        return volume, [UnsupportedLimit(f"cachingMode = {mode}", reason)]
 
 
 def volume_of(
@@ -183,20 +160,13 @@ def volume_of(
     others = (name for name in known if name != chosen.name)
     reason = f"a cage limits one disk, and {chosen.name} was picked"
     left_out += [UnsupportedLimit(f"volume {name}", reason) for name in others]
-    volume = chosen.described()
-    return volume, (*left_out, *behaviour(chosen.driver, chosen.parameters, volume))
-
-
-def claim_templates(controller: Object) -> dict[str, Any]:
-    """Return the claims of a StatefulSet by the names of their volumes."""
-    found = rows(table(controller, "spec").get("volumeClaimTemplates") or [])
-    return {str(table(row, "metadata").get("name")): row for row in found}
+    volume, cached = chosen.described()
+    return volume, (*left_out, *cached)
 
 
 def _claims(
     spec: Object, templates: Object, objects: Sequence[Object]
 ) -> Iterator[tuple[str, Object | None]]:
-    """Yield each claimed volume of a pod with its claim, None if it is not in the file."""
     own = {str(row.get("name")) for row in rows(spec.get("volumes") or [])}
     yield from ((name, claim) for name, claim in templates.items() if name not in own)
     for row in rows(spec.get("volumes") or []):
@@ -209,13 +179,19 @@ def _claims(
 
 
 def _claimed(name: str, claim: Object, objects: Sequence[Object]) -> ClaimedVolume | None:
-    """Return a volume with its classes; None if one of them is not in the file."""
     spec = table(claim, "spec")
     wanted = spec.get("storageClassName")
     attributes = spec.get("volumeAttributesClassName")
-    storage_class = (
-        _default_class(objects) if wanted is None else _named(objects, "StorageClass", wanted)
-    )
+    if wanted is None:
+        defaults = (
+            one
+            for one in objects
+            if one.get("kind") == "StorageClass"
+            and str(table(one, "metadata", "annotations").get(_IS_DEFAULT)).lower() == "true"
+        )
+        storage_class = next(defaults, None)
+    else:
+        storage_class = _named(objects, "StorageClass", wanted)
     changed = _named(objects, "VolumeAttributesClass", attributes) if attributes else None
     if storage_class is None or (attributes and changed is None):
         return None
@@ -223,20 +199,10 @@ def _claimed(name: str, claim: Object, objects: Sequence[Object]) -> ClaimedVolu
 
 
 def _named(objects: Sequence[Object], kind: str, name: object) -> Object | None:
-    found = (one for one in objects if one.get("kind") == kind)
-    return next((one for one in found if table(one, "metadata").get("name") == name), None)
-
-
-def _default_class(objects: Sequence[Object]) -> Object | None:
-    found = (one for one in objects if one.get("kind") == "StorageClass")
-    return next(
-        (
-            one
-            for one in found
-            if str(table(one, "metadata", "annotations").get(_IS_DEFAULT)).lower() == "true"
-        ),
-        None,
-    )
+    for one in objects:
+        if one.get("kind") == kind and table(one, "metadata").get("name") == name:
+            return one
+    return None
 
 
 DEFAULT_FACTOR = Decimal("0.9")
@@ -252,10 +218,16 @@ def memory_high(request: Decimal, limit: Decimal, factor: Decimal) -> int | None
     return high if high > request else None
 
 
-def throttling_factor(objects: Sequence[Mapping[str, Any]], given: float | None) -> Decimal | None:
-    """Return the factor that the user gives, or that of a KubeletConfiguration with the feature.
+def memory_qos(
+    spec: Mapping[str, Any],
+    container: Mapping[str, Any],
+    objects: Sequence[Mapping[str, Any]],
+    given: float | None,
+) -> Found:
+    """Return MemoryHigh of a container, or why it is not known; neither if there is none.
 
-    None without Memory QoS. Raises PagecageError for a factor that the kubelet refuses.
+    The factor is `given`, or that of a KubeletConfiguration with the feature; without one there is
+    no Memory QoS. Raises PagecageError for a factor that the kubelet refuses.
     """
     factor = None if given is None else Decimal(str(given))
     for one in objects if given is None else ():
@@ -266,17 +238,12 @@ def throttling_factor(objects: Sequence[Mapping[str, Any]], given: float | None)
         raise PagecageError(
             f"{factor} is not a memory throttling factor", "give one above 0 and at most 1"
         )
-    return factor
+    return _memory_high(spec, container, objects, factor)
 
 
-def memory_qos(
-    spec: Mapping[str, Any],
-    container: Mapping[str, Any],
-    objects: Sequence[Mapping[str, Any]],
-    given: float | None,
+def _memory_high(
+    spec: Object, container: Object, objects: Sequence[Object], factor: Decimal | None
 ) -> Found:
-    """Return MemoryHigh of a container, or why it is not known; neither if there is none."""
-    factor = throttling_factor(objects, given)
     request, limit = _request(container, "memory"), _limit(container, "memory")
     if _is_guaranteed(spec) or (factor is None and request == limit):
         return (), ()
@@ -285,7 +252,11 @@ def memory_qos(
         return (), (UnsupportedLimit("memory.high of Memory QoS", reason),)
     where = "limit"
     if limit is None:
-        limit, where = _allocatable(objects), "allocatable memory of the node"
+        where = "allocatable memory of the node"
+        nodes = [one for one in objects if one.get("kind") == "Node"]
+        found = [table(node, "status", "allocatable").get("memory") for node in nodes]
+        if len(found) == 1 and found[0] is not None:
+            limit = kubernetes_quantity(found[0])
     if limit is None:
         reason = "without a limit it follows from the memory of the node; add kubectl get node"
         return (), (UnsupportedLimit("memory.high of Memory QoS", reason),)
@@ -305,7 +276,6 @@ def _limit(container: Mapping[str, Any], resource: str) -> Decimal | None:
 
 
 def _request(container: Mapping[str, Any], resource: str) -> Decimal | None:
-    """Return a request. The API server sets a missing one to the limit."""
     found = table(container, "resources", "requests").get(resource)
     return _limit(container, resource) if found is None else kubernetes_quantity(found)
 
@@ -324,23 +294,8 @@ def _is_guaranteed(spec: Mapping[str, Any]) -> bool:
     )
 
 
-def _allocatable(objects: Sequence[Mapping[str, Any]]) -> Decimal | None:
-    """Return the allocatable memory of the only node in the file; None without one."""
-    nodes = [one for one in objects if one.get("kind") == "Node"]
-    found = [table(node, "status", "allocatable").get("memory") for node in nodes]
-    return kubernetes_quantity(found[0]) if len(found) == 1 and found[0] is not None else None
-
-
 ORIGIN = "a pod of Kubernetes"
 _TEMPLATES = ((), ("template", "spec"), ("jobTemplate", "spec", "template", "spec"))
-
-
-@dataclass(frozen=True)
-class _Pod:
-    """A pod or a pod template, with the claims of its controller by name."""
-
-    spec: dict[str, Any]
-    templates: dict[str, Any]
 
 
 def recognise(document: Document) -> bool:
@@ -351,49 +306,64 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, selection: Selection) -> ImportResult:
     """Read the limits of one container of one pod, and of its volume."""
-    objects = _objects(document)
-    pods = dict(_pods(objects))
+    objects = [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
+    pods: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}  # with the claims of a StatefulSet
+    for item in objects:
+        claims = rows(table(item, "spec").get("volumeClaimTemplates") or [])
+        templates = {str(table(row, "metadata").get("name")): row for row in claims}
+        name = str(table(item, "metadata").get("name") or item.get("kind"))
+        for path in _TEMPLATES:
+            if "containers" in (spec := table(item, "spec", *path)):
+                pods[name] = (spec, templates)
     if not pods:
         kinds = ", ".join(sorted({str(row["kind"]) for row in rows(document.tree)}))
         raise PagecageError(
             f"the file does not contain a pod ({kinds})", "kubectl get pod NAME -o yaml"
         )
-    pod = pods[selection.choose("pod", list(pods))]
-    spec = pod.spec
+    spec, templates = pods[selection.choose("pod", list(pods))]
     containers = {str(row.get("name")): row for row in rows(spec.get("containers") or [])}
     container = containers[selection.choose("container", list(containers))] if containers else {}
     limits = table(container, "resources", "limits")
-    pod_limits = table(spec, "resources", "limits")
     throttle, unknown = memory_qos(spec, container, objects, selection.memory_qos)
-    volume, left_out = volume_of(spec, pod.templates, container, objects, selection)
+    volume, left_out = volume_of(spec, templates, container, objects, selection)
+    ignored = [f"spec.{key}" for key in spec if key not in ("containers", "volumes", "resources")]
+    known = ("name", "resources", "volumeMounts")
+    ignored += [f"container.{key}" for key in container if key not in known]
+    if "cpu" in table(container, "resources", "requests"):
+        ignored.append("container.resources.requests.cpu")
     return ImportResult(
         ORIGIN,
         "The limits of a customer's pod, from kubectl get pod.",
-        (*_limits(limits, pod_limits), *throttle),
-        (
-            *_unsupported_limits(limits),
-            *unknown,
-            *left_out,
-            *_memory_volumes(spec),
-            *_other_containers(containers, container),
-        ),
-        tuple(_ignored(spec, container)),
+        (*_limits(limits, table(spec, "resources", "limits")), *throttle),
+        tuple(_unsupported(limits, spec, containers, container, (*unknown, *left_out))),
+        tuple(ignored),
         volume,
     )
 
 
-def _objects(document: Document) -> list[dict[str, Any]]:
-    """Return the objects of all documents, and of lists among them."""
-    return [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
-
-
-def _pods(objects: list[dict[str, Any]]) -> Iterator[tuple[str, _Pod]]:
-    for item in objects:
-        name = str(table(item, "metadata").get("name") or item.get("kind"))
-        specs = [table(item, "spec", *path) for path in _TEMPLATES]
-        yield from (
-            (name, _Pod(spec, claim_templates(item))) for spec in specs if "containers" in spec
-        )
+def _unsupported(
+    limits: Object,
+    spec: Object,
+    containers: Mapping[str, Object],
+    picked: Object,
+    known: Sequence[UnsupportedLimit],
+) -> Iterator[UnsupportedLimit]:
+    for key, value in limits.items():
+        if key not in ("memory", "cpu"):
+            reason = (
+                "a cage does not limit disk space" if key == "ephemeral-storage" else NO_SUCH_LIMIT
+            )
+            yield UnsupportedLimit(f"resources.limits.{key} = {value}", reason)
+    yield from known
+    for row in rows(spec.get("volumes") or []):
+        if table(row, "emptyDir").get("medium") == "Memory":
+            reason = "its files count as memory of the container"
+            yield UnsupportedLimit(f"volume {row.get('name')} in memory", reason)
+    for name, container in containers.items():
+        if container is not picked:
+            yield UnsupportedLimit(
+                f"container {name}", "it runs beside the picked one, with limits of its own"
+            )
 
 
 def _limits(limits: dict[str, Any], pod_limits: dict[str, Any]) -> Iterator[ImportedLimit]:
@@ -415,35 +385,4 @@ def _limits(limits: dict[str, Any], pod_limits: dict[str, Any]) -> Iterator[Impo
             )
 
 
-def _unsupported_limits(limits: dict[str, Any]) -> Iterator[UnsupportedLimit]:
-    for key, value in limits.items():
-        if key not in ("memory", "cpu"):
-            reason = (
-                "a cage does not limit disk space" if key == "ephemeral-storage" else NO_SUCH_LIMIT
-            )
-            yield UnsupportedLimit(f"resources.limits.{key} = {value}", reason)
-
-
-def _memory_volumes(spec: dict[str, Any]) -> Iterator[UnsupportedLimit]:
-    for row in rows(spec.get("volumes") or []):
-        if table(row, "emptyDir").get("medium") == "Memory":
-            reason = "its files count as memory of the container"
-            yield UnsupportedLimit(f"volume {row.get('name')} in memory", reason)
-
-
-def _other_containers(
-    containers: dict[str, dict[str, Any]], picked: dict[str, Any]
-) -> Iterator[UnsupportedLimit]:
-    for name, container in containers.items():
-        if container is not picked:
-            yield UnsupportedLimit(
-                f"container {name}", "it runs beside the picked one, with limits of its own"
-            )
-
-
-def _ignored(spec: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
-    yield from (f"spec.{key}" for key in spec if key not in ("containers", "volumes", "resources"))
-    known = ("name", "resources", "volumeMounts")
-    yield from (f"container.{key}" for key in container if key not in known)
-    if "cpu" in table(container, "resources", "requests"):
-        yield "container.resources.requests.cpu"
+IMPORTERS = (Importer(recognise, read),)

@@ -41,7 +41,7 @@ def read_bins(tree: Any) -> tuple[HistogramBin, ...]:
     Raises ValueError if a value is not a number, or if the bins overlap or fall.
     """
     bins = tuple(
-        HistogramBin(*(_natural(row[key], key) for key in ("lower", "upper", "count")))
+        HistogramBin(*(_whole_number(row, key) for key in ("lower", "upper", "count")))
         for row in tree["bins"]
     )
     for one in bins:
@@ -51,12 +51,6 @@ def read_bins(tree: Any) -> tuple[HistogramBin, ...]:
         if high.lower_us < low.upper_us:
             raise ValueError(f"bins that overlap at {high.lower_us} us")
     return bins
-
-
-def _natural(value: Any, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{key} = {value!r}")
-    return value
 
 
 def subtract_bins(
@@ -93,7 +87,8 @@ def quantiles(bins: Sequence[HistogramBin]) -> tuple[tuple[float, float], ...]:
     below = 0
     for one in bins:
         if one.count:
-            low_us, high_us = _edges(one)
+            upper = one.lower_us if one.upper_us >= OPEN_US else one.upper_us
+            low_us, high_us = float(max(one.lower_us or upper, 1)), float(max(upper, 1))
             if not points:
                 points.append((0.0, low_us))
             elif low_us > points[-1][1]:
@@ -103,13 +98,7 @@ def quantiles(bins: Sequence[HistogramBin]) -> tuple[tuple[float, float], ...]:
     return tuple(points)
 
 
-def _edges(one: HistogramBin) -> tuple[float, float]:
-    upper = one.lower_us if one.upper_us >= OPEN_US else one.upper_us
-    return float(max(one.lower_us or upper, 1)), float(max(upper, 1))
-
-
 def _append(points: list[tuple[float, float]], probability: float, us: float) -> None:
-    """Append a point, which replaces one of the same rounded probability."""
     rounded = round(probability, _DIGITS)
     if rounded <= points[-1][0]:
         points.pop()
@@ -193,21 +182,21 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
         raise PagecageError(f"{name} is another log of nvme, without latencies", EXPORT)
     if "read_io_latency_histogram" not in tree:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
-    reads, writes = (_direction(tree, side) for side in DIRECTIONS)
+    reads, writes = (
+        DirectionCounters(
+            _whole_number(tree, f"total_{side}_ops"),
+            _whole_number(tree, f"total_{side}_bytes"),
+            _whole_number(tree, f"total_{side}_time"),
+            read_bins(tree[f"{side}_io_latency_histogram"]),
+        )
+        for side in DIRECTIONS
+    )
     return VolumeCounters(
         reads,
         writes,
         {key: _whole_number(tree, key) for key in LIMITS},
         _whole_number(tree, "volume_queue_length"),
     )
-
-
-def _direction(tree: dict[str, Any], side: str) -> DirectionCounters:
-    operations, size_bytes, time_us = (
-        _whole_number(tree, f"total_{side}_{what}") for what in ("ops", "bytes", "time")
-    )
-    bins = read_bins(tree[f"{side}_io_latency_histogram"])
-    return DirectionCounters(operations, size_bytes, time_us, bins)
 
 
 def _whole_number(tree: dict[str, Any], key: str) -> int:
@@ -281,6 +270,7 @@ def latency_result(
     """
     if not any(count(one.bins) for _, one in counters.sides()):
         raise PagecageError("no read and no write was counted", f"run the program, then {EXPORT}")
+    queued = counters.queue_length
     longest_us = max(counters.exceeded_us.values())
     if seconds is not None and longest_us > 1e6 * seconds:
         exceeded = format_seconds(longest_us / 1e6)
@@ -293,7 +283,16 @@ def latency_result(
         "The latency of a customer's volume, from nvme amzn stats.",
         tuple(_latencies(counters)),
         tuple(_unsupported(counters, described=described)),
-        observed=(*_use(counters, seconds), *_limits_met(counters, seconds)),
+        observed=(
+            *(
+                each
+                for side, one in counters.sides()
+                if one.operations
+                for each in _of_direction(side, one, seconds)
+            ),
+            Observation("queue_length", queued, f"{queued} in the queue when the file was read"),
+            *_limits_met(counters, seconds),
+        ),
     )
 
 
@@ -308,16 +307,10 @@ def _latencies(counters: VolumeCounters) -> Iterator[ImportedLimit]:
             "percentiles_us": {percent_text(p): us for p, us in points},
         }
         basis = f"histogram of {count(one.bins):,} {side}s of {format_bytes(size_bytes)} on average"
-        yield ImportedLimit(
-            f"simulation.{side}_latency", [distribution], basis, _percentiles(points)
+        shown = ", ".join(
+            f"p{percent_text(p)} {format_microseconds(latency_at(points, p))}" for p in _SHOWN
         )
-
-
-def _percentiles(points: tuple[tuple[float, float], ...]) -> str:
-    """Return usual percentiles of the distribution, as a simulated volume draws them."""
-    return ", ".join(
-        f"p{percent_text(p)} {format_microseconds(latency_at(points, p))}" for p in _SHOWN
-    )
+        yield ImportedLimit(f"simulation.{side}_latency", [distribution], basis, shown)
 
 
 def _unsupported(counters: VolumeCounters, *, described: bool) -> Iterator[UnsupportedLimit]:
@@ -328,14 +321,6 @@ def _unsupported(counters: VolumeCounters, *, described: bool) -> Iterator[Unsup
     for side, one in counters.sides():
         if not count(one.bins):
             yield UnsupportedLimit(f"the latency of {side}s", f"no {side} was counted")
-
-
-def _use(counters: VolumeCounters, seconds: float | None) -> Iterator[Observation]:
-    for side, one in counters.sides():
-        if one.operations:
-            yield from _of_direction(side, one, seconds)
-    length = counters.queue_length
-    yield Observation("queue_length", length, f"{length} in the queue when the file was read")
 
 
 def _of_direction(
@@ -355,18 +340,11 @@ def _of_direction(
         if abs(drawn / mean - 1) >= _NOTEWORTHY:
             text += f"; {format_microseconds(drawn)} by the distribution, whose bins are wide"
     yield Observation(f"{side}_mean_us", mean, text)
-    yield from _assumptions(side, one)
-
-
-def _assumptions(side: str, one: DirectionCounters) -> Iterator[Observation]:
-    """Yield what the edges of the histogram leave open, if requests lie there."""
     used = [each for each in one.bins if each.count]
-    zero = sum(each.count for each in used if not each.lower_us)
-    if zero:
+    if zero := sum(each.count for each in used if not each.lower_us):
         text = f"{zero:,} {side}s of the bin from 0 us are taken at its upper edge"
         yield Observation(f"{side}s_in_first_bin", zero, text)
-    still_open = sum(each.count for each in used if each.upper_us >= OPEN_US)
-    if still_open:
+    if still_open := sum(each.count for each in used if each.upper_us >= OPEN_US):
         text = f"{still_open:,} {side}s of the last bin, which is open, are taken at its lower edge"
         yield Observation(f"{side}s_in_open_bin", still_open, text)
 

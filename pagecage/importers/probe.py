@@ -8,14 +8,15 @@ reason; it does not become a limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
 from pagecage.importers.result import (
     ImportedLimit,
+    Importer,
     ImportResult,
+    Rounding,
     Selection,
     UnsupportedLimit,
 )
@@ -35,23 +36,8 @@ _CGROUP_LIMITS = (
     ("MemoryHigh", "memory_high_bytes"),
     ("CPUQuota", "cpu_quota_percent"),
 )
-DIGITS = 2
 REACHED = 0.9
-"""Least measured share of a cap in the cgroup's files that makes it the cage's cap.
-
-Below it, another limit was tighter.
-"""
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """The rounding to significant digits: a cap of 500 may be measured as 497.3."""
-
-    digits: int = DIGITS
-
-    def __call__(self, measured: float) -> int:
-        """Return the rounded figure, at least 1."""
-        return max(1, round(float(f"{measured:.{self.digits}g}")))
+"""Least measured share of a cap in the cgroup's files that makes it the cage's cap."""
 
 
 def recognise(document: Document) -> bool:
@@ -59,33 +45,28 @@ def recognise(document: Document) -> bool:
     return table(document.tree).get("type") == "probe" and "probe_version" in document.tree
 
 
-def read(document: Document, selection: Selection, rounding: Rounding) -> ImportResult:  # noqa: ARG001 - like all formats
+def read(document: Document, selection: Selection) -> ImportResult:
     """Read the results of one probe. Raises PagecageError for an unknown version of the format."""
-    tree = table(document.tree)
+    tree, rounding = table(document.tree), selection.rounding
     if tree["probe_version"] != VERSION:
         message = f"the probe's format is version {tree['probe_version']}, not {VERSION}"
         raise PagecageError(message, "use pcprobe and pagecage of the same release")
     phases = {
-        str(phase.get("name")): phase for phase in rows(tree.get("phases") or []) if _is_long(phase)
+        str(phase.get("name")): phase
+        for phase in rows(tree.get("phases") or [])
+        if phase.get("name") not in ("random_read", "random_write")  # too short for a lasting rate
     }
-    limits = (
-        *_caps(tree, rounding),
-        *_bursts(phases, rounding),
-        *_latency(tree, rounding),
-        *_cgroup(tree),
-    )
     return ImportResult(
         "a probe",
         "The limits that a probe measured on a customer's disk.",
-        limits,
+        (
+            *_caps(tree, rounding),
+            *_bursts(phases, rounding),
+            *_latency_and_cgroup(tree, rounding),
+        ),
         tuple(_unsupported(tree, phases)),
         ("machine", "storage", "engine", "rates"),
     )
-
-
-def _is_long(phase: dict[str, Any]) -> bool:
-    """Return whether a phase is long enough for a sustained rate."""
-    return phase.get("name") not in ("random_read", "random_write")
 
 
 def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
@@ -105,10 +86,6 @@ def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
 
 
 def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[ImportedLimit]:
-    """Yield the buckets.
-
-    A bucket held at least the credits used; it may not have been full before.
-    """
     if burst := table(phases.get("random_read_sustained"), "burst"):
         yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
     if burst := table(phases.get("sequential_read"), "burst"):
@@ -134,16 +111,13 @@ def _bucket(
     )
 
 
-def _latency(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
-    """Yield the medians of single I/Os. Delays by a cap appear only in higher percentiles."""
+def _latency_and_cgroup(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
     for direction in ("read", "write"):
+        # The medians: delays by a cap appear only in higher percentiles.
         median = table(tree, "summary", f"{direction}_latency_us").get("p50")
         if median:
             basis = f"median of single 4 KiB {direction}s, {median:.0f} us"
             yield ImportedLimit(f"latency.{direction}_us", rounding(median), basis)
-
-
-def _cgroup(tree: dict[str, Any]) -> Iterator[ImportedLimit]:
     for key, name in _CGROUP_LIMITS:
         value = table(tree, "cgroup").get(name)
         if value:
@@ -163,3 +137,6 @@ def _unsupported(
     yield UnsupportedLimit(
         "a limit that reads and writes share", "the probe does not read and write at the same time"
     )
+
+
+IMPORTERS = (Importer(recognise, read),)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
+from pagecage.importers.document import Document
 from pagecage.units import exact_size
 
 # Reasons that several formats give for an unsupported limit.
@@ -98,16 +99,31 @@ class ImportResult:
         return tables
 
 
+DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The rounding to significant digits: a cap of 500 may be measured as 497.3."""
+
+    digits: int = DIGITS
+
+    def __call__(self, measured: float) -> int:
+        """Return the rounded figure, at least 1."""
+        return max(1, round(float(f"{measured:.{self.digits}g}")))
+
+
 @dataclass(frozen=True)
 class Selection:
     """The containers, units or disks that the user picked (`--pick NAME`).
 
     `memory_qos` is the memory throttling factor of the kubelets, None if they have none or if the
-    file states it.
+    file states it. `rounding` applies to figures that were measured.
     """
 
     names: tuple[str, ...] = ()
     memory_qos: float | None = None
+    rounding: Rounding = Rounding()
 
     def choose(self, kind: str, offered: Sequence[str]) -> str:
         """Return the only name offered, or the one that the user picked.
@@ -123,6 +139,18 @@ class Selection:
         raise PagecageError(
             f"the file has {len(offered)} {kind}s: {names}", f"pick one: --pick {offered[0]}"
         )
+
+
+@dataclass(frozen=True)
+class Importer:
+    """One format of customers' files.
+
+    A module of this folder lists its formats in IMPORTERS. `read` raises PagecageError for what it
+    refuses; other exceptions mean a value that does not fit the format.
+    """
+
+    recognise: Callable[[Document], bool]
+    read: Callable[[Document, Selection], ImportResult]
 
 
 BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")
@@ -155,9 +183,6 @@ def limits_of_one_device(
     reason = f"a cage limits one disk, and {chosen} was picked"
     others = (UnsupportedLimit(limit.basis, reason) for limit in limits if limit.device != chosen)
     return tuple(
-        ImportedLimit(key, _value(limit), limit.basis) for key, limit in last.items()
+        ImportedLimit(key, exact_size(limit.rate) if key in BANDWIDTH else limit.rate, limit.basis)
+        for key, limit in last.items()
     ), tuple(others)
-
-
-def _value(limit: BlockLimit) -> str | int:
-    return exact_size(limit.rate) if limit.key in BANDWIDTH else limit.rate

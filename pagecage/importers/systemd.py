@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import (
@@ -22,6 +21,7 @@ from pagecage.importers.result import (
     WEIGHT,
     BlockLimit,
     ImportedLimit,
+    Importer,
     ImportResult,
     Selection,
     UnsupportedLimit,
@@ -71,29 +71,18 @@ class UnitProperties:
     def assign(self, key: str, value: str) -> None:
         """Apply one line `key=value`. An empty value removes the earlier ones."""
         key = _NEW_NAMES.get(key, key)
-        if key in _BLOCK:
-            self._assign_block(key, value)
+        if key in _BLOCK and not value:
+            self.block = {pair: rate for pair, rate in self.block.items() if pair[0] != key}
+        elif key in _BLOCK:
+            device, _, rate = value.rpartition(" ")
+            if not device.strip():
+                hint = "name the device, as in IOReadBandwidthMax=/dev/vdb 20M"
+                raise PagecageError(f"{key}={value} has no device", hint)
+            self.block[key, device.strip()] = rate.strip()
         elif key in _SUPPORTED or key in _UNSUPPORTED:
             self.single[key] = value
         elif key not in self.ignored:
             self.ignored.append(key)
-
-    def _assign_block(self, key: str, value: str) -> None:
-        if not value:
-            self.block = {
-                (name, device): rate for (name, device), rate in self.block.items() if name != key
-            }
-            return
-        device, _, rate = value.rpartition(" ")
-        if not device.strip():
-            hint = "name the device, as in IOReadBandwidthMax=/dev/vdb 20M"
-            raise PagecageError(f"{key}={value} has no device", hint)
-        self.block[key, device.strip()] = rate.strip()
-
-
-def is_unit(document: Document) -> bool:
-    """Return whether this is a unit file, or `systemctl cat`."""
-    return document.is_unit
 
 
 _SECTIONS = ("Service", "Slice", "Scope", "Socket", "Mount", "Swap")
@@ -123,10 +112,7 @@ def read_unit(document: Document, selection: Selection) -> ImportResult:
 
 
 def _joined_lines(text: str) -> list[str]:
-    """Return the stripped lines.
-
-    A backslash at the end joins the next line that is not a comment.
-    """
+    """Return the stripped lines; a backslash joins the next line that is not a comment."""
     lines: list[str] = []
     start = ""
     for raw in text.splitlines():
@@ -185,25 +171,21 @@ def read_show(document: Document, selection: Selection) -> ImportResult:
 
 def shown_properties(lines: list[tuple[str, str]]) -> UnitProperties:
     """Return the properties that are set. A deprecated name yields to the new one."""
-    assignments = [
-        (_SHOWN_NAMES.get(key, key), value) for key, value in lines if _is_set(key, value)
-    ]
+    assignments = []
+    for key, value in lines:
+        is_default = (
+            value in _NOT_SET
+            or key in _SET_BY_DEFAULT
+            or (value == "0" and key in _ZERO_BY_DEFAULT)
+        )
+        if value != "" if key == "MemorySwapMax" else not is_default:
+            assignments.append((_SHOWN_NAMES.get(key, key), value))
     names = {key for key, _ in assignments}
     properties = UnitProperties()
     for key, value in assignments:
         if _NEW_NAMES.get(key) not in names:
             properties.assign(key, value)
     return properties
-
-
-def _is_set(key: str, value: str) -> bool:
-    if key == "MemorySwapMax":
-        return value != ""
-    return (
-        value not in _NOT_SET
-        and key not in _SET_BY_DEFAULT
-        and not (value == "0" and key in _ZERO_BY_DEFAULT)
-    )
 
 
 def _result(units: dict[str, UnitProperties], origin: str, selection: Selection) -> ImportResult:
@@ -228,37 +210,27 @@ def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[Uns
     """Return the limits of memory and CPU, and those that are shares of an unknown size."""
     limits: list[ImportedLimit] = []
     unsupported: list[UnsupportedLimit] = []
+    is_limited = False
     for key in ("MemoryMax", "MemoryHigh", "MemorySwapMax"):
         value = single.get(key, "")
+        size = None if value.endswith("%") or not value else systemd_bytes(value, _MEMORY_BASE)
         if value.endswith("%"):
             reason = "it is a share of the customer's memory, whose size is not in the file"
             unsupported.append(UnsupportedLimit(f"{key}={value}", reason))
-        elif value:
-            limits += _memory(key, value)
-    # Without a memory limit, unlimited swap is no information.
-    if all(limit.key != "MemoryMax" for limit in limits):
-        limits = [limit for limit in limits if limit.value != "infinity"]
+        elif size:
+            limits.append(ImportedLimit(key, exact_size(size), f"{key}={value}"))
+        elif value and key == "MemorySwapMax" and size is None and is_limited:
+            limits.append(ImportedLimit(key, "infinity", f"{key}={value}"))
+        # Without a memory limit, unlimited swap is no information.
+        is_limited = is_limited or (key == "MemoryMax" and bool(limits))
     if quota := single.get("CPUQuota"):
-        limits += _cpu(quota)
+        # A percentage, or the CPU time per second of `systemctl show` (CPUQuotaPerSecUSec).
+        cpus = systemd_seconds(quota.removesuffix("%").strip())
+        if cpus and quota.endswith("%"):
+            cpus /= 100
+        if cpus:
+            limits.append(ImportedLimit("CPUQuota", cpu_percent(cpus), f"CPUQuota={quota}"))
     return limits, unsupported
-
-
-def _memory(key: str, value: str) -> Iterator[ImportedLimit]:
-    size = systemd_bytes(value, _MEMORY_BASE)
-    if size:
-        yield ImportedLimit(key, exact_size(size), f"{key}={value}")
-    elif key == "MemorySwapMax" and size is None:
-        yield ImportedLimit(key, "infinity", f"{key}={value}")
-
-
-def _cpu(value: str) -> Iterator[ImportedLimit]:
-    """Read a percentage, or the CPU time per second of `systemctl show` (CPUQuotaPerSecUSec)."""
-    if value.endswith("%"):
-        cpus: Decimal | None = (systemd_seconds(value.removesuffix("%").strip()) or Decimal()) / 100
-    else:
-        cpus = systemd_seconds(value)
-    if cpus:
-        yield ImportedLimit("CPUQuota", cpu_percent(cpus), f"CPUQuota={value}")
 
 
 def block_limits(properties: UnitProperties) -> Iterator[BlockLimit]:
@@ -267,3 +239,9 @@ def block_limits(properties: UnitProperties) -> Iterator[BlockLimit]:
         rate = systemd_bytes(written, _IO_BASE)
         if rate is not None:
             yield BlockLimit(key, device, rate, f"{key}={device} {written}")
+
+
+IMPORTERS = (
+    Importer(lambda document: document.is_unit, read_unit),
+    Importer(is_show, read_show),
+)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pagecage.importers.formats import NamedText, import_files, import_text
-from pagecage.importers.probe import Rounding
-from pagecage.importers.result import ImportResult, Selection
+from pagecage.importers.formats import NamedText, import_files
+from pagecage.importers.result import ImportResult, Rounding, Selection
 
 FOLDER = Path(__file__).parent.parent / "fixtures/imports"
 
 
 def read(text: str, *picks: str, digits: int = 2, memory_qos: float | None = None) -> ImportResult:
-    return import_text(text, "it", Selection(picks, memory_qos), Rounding(digits))
+    return import_files([NamedText("it", text)], Selection(picks, memory_qos), Rounding(digits))
 
 
 def fixture(name: str, *picks: str) -> ImportResult:

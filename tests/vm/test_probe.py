@@ -9,9 +9,8 @@ import pytest
 
 from pagecage.cli.probe import PROGRAM
 from pagecage.hosts.vm.vm_host import VmHost
-from pagecage.importers.formats import import_text
-from pagecage.importers.probe import Rounding
-from pagecage.importers.result import Selection
+from pagecage.importers.formats import NamedText, import_files
+from pagecage.importers.result import Rounding, Selection
 from pagecage.process import run
 
 pytestmark = pytest.mark.vm
@@ -102,7 +101,8 @@ def test_it_works_without_io_uring(host: VmHost, engine: str, name: str, reason:
 @pytest.mark.long
 def test_its_json_becomes_the_cage_that_it_ran_in(host: VmHost) -> None:
     found = in_slice(host, LIMITS, "--seconds 30")
-    cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
+    file = NamedText("probe.json", json.dumps(found))
+    cage = import_files([file], Selection(), Rounding()).cage()
     assert {key: cage[key] for key in LIMITS} == {
         "IOReadBandwidthMax": "20MB",
         "IOWriteBandwidthMax": "20MB",
@@ -125,6 +125,7 @@ def test_a_bucket_that_runs_dry_is_found(host: VmHost) -> None:
     assert burst["base_ios_per_second"] == pytest.approx(200, rel=0.05)
     assert burst["seconds"] == pytest.approx(DROP_AT_SECONDS - SUSTAINED_FROM_SECONDS, abs=2)
     assert found["summary"]["random_read_ios_per_second"] == burst["base_ios_per_second"]
-    cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
+    file = NamedText("probe.json", json.dumps(found))
+    cage = import_files([file], Selection(), Rounding()).cage()
     assert (cage["IOReadIOPSMax"], cage["burst"]["iops"]["rate"]) == (200, 1000)
     assert cage["burst"]["iops"]["credits"] == pytest.approx(800 * burst["seconds"], rel=0.1)

@@ -8,9 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable
-from tests.builders.definitions import EXPERIMENT, refusal, top
-
-__all__ = ["top"]  # a fixture
+from tests.builders.definitions import EXPERIMENT, refusal
 
 CLAIM = {"id": "003-1", "rule": "ratio", "response": "read_seconds"}
 A, B = {"cage": "a"}, {"cage": "b"}

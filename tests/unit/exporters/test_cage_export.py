@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.exporters.export import Export
-from pagecage.exporters.formats import EXPORTERS, TOOLS
+from pagecage.exporters.formats import EXPORTERS
 from pagecage.importers.result import DescribedVolume
 from pagecage.model.cage import (
     IO_MAX_KEY,
@@ -62,7 +62,7 @@ def read_back(text: str) -> dict[str, int]:
     return dict(cage_of_tables("read-back", read(text).cage()).properties)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", EXPORTERS)
 @given(properties=PROPERTY_SETS)
 def test_each_limit_is_said_or_named_as_lost(tool: str, properties: dict[str, int]) -> None:
     cage = Cage("any", properties)

@@ -1,4 +1,4 @@
-"""[collectors], [bpftrace] and sections in a definition: what is carried, and what is refused."""
+"""A definition's own programs and collectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,77 @@ import pytest
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment
+from pagecage.planning.plan import PlanOptions, make_plan
+from tests.builders.definitions import definitions, refusal
+from tests.builders.plans import CAGES, HARNESS
 from tests.tree import ROOT
+
+OWN = """
+question = "?"
+[workload]
+program = "{programs}/serve"
+kind = "command"
+arguments = ["--with", "{programs}/load.py"]
+[factors]
+cage = ["uncaged"]
+[sizes]
+full = {}
+default = {}
+emulated = {}
+smoke = {}
+"""
+TEXTS = {"load.py": "print(1)\n", "serve": "#!/bin/sh\necho ä\n"}
+
+
+@pytest.fixture
+def own(top: Path) -> Path:
+    """Return a checkout with a definition that names two programs of three."""
+    folder = top / "experiments/programs"
+    folder.mkdir()
+    for name, text in {**TEXTS, "other": "#!/bin/sh\n"}.items():
+        (folder / name).write_text(text)
+    (top / "experiments/own.toml").write_text(OWN)
+    return top
+
+
+def test_named_programs_are_part_of_the_plan(own: Path) -> None:
+    experiment = definitions(own).experiment("own")
+    assert experiment.own_programs == TEXTS
+    options = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
+    plan = make_plan("run", experiment, CAGES, options, "pagecage run own", HARNESS)
+    assert plan.document["own_programs"] == TEXTS
+
+
+def test_a_changed_program_is_a_changed_definition(own: Path) -> None:
+    before = definitions(own).experiment("own").definition_sha256
+    (own / "experiments/programs/other").write_text("#!/bin/sh\nexit 1\n")
+    assert definitions(own).experiment("own").definition_sha256 == before
+    (own / "experiments/programs/serve").write_text("#!/bin/sh\nexit 1\n")
+    assert definitions(own).experiment("own").definition_sha256 != before
+
+
+def test_a_missing_program_is_named_with_the_nearest(own: Path) -> None:
+    error = refusal(own, OWN.replace("/serve", "/server"))
+    assert "no program 'server'" in error.message
+    assert error.hint == 'did you mean "serve"?'
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"\xff\xfe\0", "is not text"), (b"x" * (2**20 + 1), "at most 1 MiB")]
+)
+def test_only_short_texts_are_programs(own: Path, content: bytes, says: str) -> None:
+    (own / "experiments/programs/serve").write_bytes(content)
+    assert says in refusal(own, OWN).message
+
+
+def test_a_path_beside_the_folder_is_no_program(own: Path) -> None:
+    assert "no program '..'" in refusal(own, OWN.replace("/serve", "/../own.toml")).message
+
+
+def test_places_do_not_take_its_name(own: Path) -> None:
+    text = OWN.replace("smoke = {}", "smoke = { places = { programs = 1 } }")
+    assert "places.programs has the name of a placeholder" in refusal(own, text).message
+
 
 DEFINITION = """question = "q"
 sections = ["mine.py"]
@@ -31,7 +101,7 @@ cage = ["uncaged"]
 [sizes.emulated]
 [sizes.smoke]
 """
-TEXTS = {
+FILES = {
     "sample.sh": "#!/bin/sh\n",
     "vfs-reads.bt": "BEGIN { }\n",
     "mine.py": "# %%\nrun\n",
@@ -43,7 +113,7 @@ def project(tmp_path: Path) -> Path:
     made = tmp_path / "ours"
     (made / "experiments").mkdir(parents=True)
     (made / "cgroups").mkdir()
-    for name, text in TEXTS.items():
+    for name, text in FILES.items():
         (made / "experiments" / name).write_text(text)
     return made
 
@@ -61,12 +131,12 @@ def test_files_beside_the_definition_are_carried(project: Path) -> None:
     assert (queue.required, queue.period_seconds, queue.is_script) == (True, 0.1, False)
     assert (script.name, script.command) == ("vfs_reads", ("{programs}/vfs-reads.bt",))
     assert (script.is_script, script.period_seconds) == (True, 0.0)
-    assert found.own_programs == {name: TEXTS[name] for name in ("sample.sh", "vfs-reads.bt")}
-    assert found.sections == {"mine.py": TEXTS["mine.py"]}
+    assert found.own_programs == {name: FILES[name] for name in ("sample.sh", "vfs-reads.bt")}
+    assert found.sections == {"mine.py": FILES["mine.py"]}
     assert found.file == project / "experiments/mine.toml"
 
 
-@pytest.mark.parametrize("name", list(TEXTS))
+@pytest.mark.parametrize("name", list(FILES))
 def test_a_change_of_a_file_changes_the_hash(project: Path, name: str) -> None:
     before = read(project).definition_sha256
     (project / "experiments" / name).write_text("# changed\n")
@@ -111,7 +181,7 @@ def test_a_link_to_a_file_elsewhere_is_refused(project: Path) -> None:
         with pytest.raises(PagecageError, match="is outside of"):
             read(project)
         file.unlink()
-        file.write_text(TEXTS[name])
+        file.write_text(FILES[name])
 
 
 def test_two_files_of_one_name_are_refused(project: Path) -> None:

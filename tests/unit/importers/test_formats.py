@@ -1,14 +1,21 @@
-"""Output of customers' tools and its limits (sources in fixtures/imports/README.md)."""
+"""Limits in customers' files, and files that are refused."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import pagecage.importers
 from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
+from pagecage.importers import formats
 from pagecage.importers.result import ImportResult
 from tests.builders.imports import FOLDER, fixture, read
 from tests.tree import ROOT
@@ -336,3 +343,105 @@ def test_a_figure_that_was_not_proven_is_not_a_limit() -> None:
 def test_a_probe_of_another_version_is_refused() -> None:
     with pytest.raises(PagecageError, match="version 9"):
         probe_with(probe_version=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        (" \n\t", "empty"),
+        ('{"a": 1,\n "b": }', "line 2"),
+        ("a:\n  - b\n c: [", "line"),
+        ("{}", "not a file that can be imported"),
+        ("[]", "not a file that can be imported"),
+        ("hello", "not a file that can be imported"),
+        ("MemoryCat=3\n", "not a file that can be imported"),
+        ('{"services": {"a": 1}}', "not a file that can be imported"),
+        ('[{"Id": "a", "HostConfig": {"Memory": "much"}}]', "has a known format, but"),
+        ('{"Volumes": [{"VolumeType": "gp9", "Size": 1}]}', "gp9"),
+        ("[Service]\nMemoryMax=lots\n", "lots"),
+        ("[Service]\nIOReadIOPSMax=500\n", "has no device"),
+        (
+            '{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}',
+            "has a known format, but",
+        ),
+        ("[" * 100_000, "JSON"),
+        ("a: &a [*a]\nb: *b\n", "YAML"),
+        ("services: &a {db: *a}\n", "refers to itself"),
+        (
+            "\n".join(
+                [
+                    "a0: &a0 [x]",
+                    *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
+                ]
+            ),
+            "too many values",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(text: str, message: str) -> None:
+    with pytest.raises(PagecageError) as caught:
+        read(text)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+KEYS = [
+    *(
+        "HostConfig",
+        "Id",
+        "Memory",
+        "BlkioDeviceReadBps",
+        "services",
+        "mem_limit",
+        "deploy",
+        "resources",
+        "limits",
+    ),
+    *(
+        "memory",
+        "cpu",
+        "apiVersion",
+        "kind",
+        "spec",
+        "items",
+        "containers",
+        "Volumes",
+        "VolumeType",
+        "Size",
+    ),
+    *("sizeGb", "type", "sku", "diskSizeGb", "summary", "probe_version", "phases", "a"),
+]
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+)
+
+
+@given(TREES)
+def test_any_tree_is_read_or_refused(tree: Any) -> None:
+    with contextlib.suppress(PagecageError):
+        read(json.dumps(tree))
+
+
+def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from pagecage.importers.document import table\n"
+        "from pagecage.importers.result import ImportedLimit, Importer, ImportResult\n"
+        "def read(document, selection):\n"
+        "    limit = ImportedLimit('MemoryMax', document.tree['mine'], 'mine')\n"
+        "    return ImportResult('mine', 'mine', (limit,))\n"
+        "IMPORTERS = (Importer(lambda document: 'mine' in table(document.tree), read),)\n"
+    )
+    paths = [*pagecage.importers.__path__, str(tmp_path)]
+    monkeypatch.setattr(pagecage.importers, "__path__", paths)
+    formats.importers.cache_clear()
+    try:
+        assert limits(read('{"mine": "1GiB"}')) == {"MemoryMax": "1GiB"}
+    finally:
+        formats.importers.cache_clear()
+        sys.modules.pop("pagecage.importers.mine", None)
