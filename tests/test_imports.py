@@ -186,8 +186,10 @@ def against_agent(found: Import) -> str | None:
 def against_analysis(found: Import) -> str | None:
     """Return why an import between harness and analysis breaks the rule, or None."""
     top = found.name.split(".")[0]
-    if found.by.startswith("pagecage") and top == "analysis":
-        return "nothing in pagecage imports the analysis"
+    if found.by.startswith("pagecage") and top in {"analysis", "reliability"}:
+        return f"nothing in pagecage imports {top}"
+    if found.by.startswith("analysis") and top == "reliability":
+        return "nothing in analysis imports reliability"
     if (
         found.by.startswith("analysis")
         and top == "pagecage"
@@ -204,6 +206,7 @@ def against_installed(found: Import) -> str | None:
         *sys.stdlib_module_names,
         "pagecage",
         "analysis",
+        "reliability",
     }:
         return None
     part = max((name for name in INSTALLED_MAY if f"{found.by}.".startswith(f"{name}.")), key=len)
@@ -255,7 +258,8 @@ def test_processes_start_in_one_place() -> None:
 
 def test_every_folder_of_modules_is_a_package() -> None:
     """A folder without its package file is imported from a checkout, and not from an archive."""
-    paths = [p for package in LAYERS for p in files(ROOT / package.replace(".", "/"), ".py")]
+    packages = (*LAYERS, "reliability")
+    paths = [p for package in packages for p in files(ROOT / package.replace(".", "/"), ".py")]
     bare = {path.parent for path in paths if not (path.parent / "__init__.py").exists()}
     assert bare <= {ROOT / "analysis/notebooks", ROOT / "analysis/theme"}, bare
 
@@ -286,6 +290,8 @@ def test_package_files_are_empty() -> None:
             "from analysis.views.evidence_tables import table",
             "nothing in pagecage",
         ),
+        ("pagecage/cli.py", "from reliability.page import page", "nothing in pagecage"),
+        ("analysis/data/load.py", "from reliability.page import page", "nothing in analysis"),
         ("pagecage/cli.py", "import pandas", "installed"),
         ("pagecage/cli.py", "import pydantic", "installed"),
         ("pagecage/cli.py", "def f():\n    import subprocess", "process.py"),

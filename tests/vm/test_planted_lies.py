@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.trust.guest_lies.campaign import CaughtLie, measure
-from tests.trust.guest_lies.lies import LIES, is_caught
+from reliability.guest_lies.campaign import CaughtLie, measure
+from reliability.guest_lies.lies import LIES, is_caught
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -1,0 +1,78 @@
+"""Benchmark of the harness: `python -m reliability.bench [HOST [PART...]]`.
+
+Prints its overhead and the accuracy of its limits as ratios. Nothing is asserted: a figure that
+misses its aim is marked. Figures are printed at once and kept in build/bench.json.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from pagecage.checkout import TOP
+from pagecage.cli.run_plan import harness
+from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from reliability.bench.parts import Part, chosen, listed, minutes
+from reliability.bench.results import Results
+from reliability.bench.say import say
+from reliability.bench.session import Session
+from reliability.bench.show import show
+
+RESULTS = TOP / "build" / "bench.json"
+
+
+def main(wish: str, names: Sequence[str]) -> int:
+    """Measure the named parts, or all."""
+    try:
+        parts = chosen(names)
+    except PagecageError as error:
+        say(f"pagecage: {error}")
+        say("\n".join(("parts:", *listed())))
+        return error.exit_code
+    return measure(parts, Session(wish), Results(RESULTS))
+
+
+def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
+    """Measure the parts in order; return the exit status. An interruption or a failure keeps the
+    finished figures.
+    """
+    try:
+        with session:
+            _measure(parts, session, results)
+    except KeyboardInterrupt:
+        say(f"interrupted: {results.count} figures are kept in {RESULTS.relative_to(TOP)}")
+        return EXIT_INTERRUPTED
+    except PagecageError as error:
+        say(f"pagecage: {error}")
+        return error.exit_code
+    say(f"written: {RESULTS.relative_to(TOP)}")
+    return EXIT_OK
+
+
+def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
+    began = time.monotonic()
+    for place, part in enumerate(parts):
+        left = time_left(parts[:place], parts[place:], time.monotonic() - began)
+        say(
+            f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about"
+            f" {minutes(left)} left)"
+        )
+        results.begin(part.name, harness())
+        for figure in part.measure(session):
+            show(figure)
+            results.add(figure, session.about)
+        results.complete()
+
+
+def time_left(done: Sequence[Part], lacking: Sequence[Part], seconds: float) -> float:
+    """Return the minutes for the remaining parts, scaled by how the finished parts compared with
+    their estimates.
+    """
+    expected = sum(part.minutes for part in done)
+    pace = seconds / 60 / expected if expected else 1.0
+    return pace * sum(part.minutes for part in lacking)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "auto", sys.argv[2:]))

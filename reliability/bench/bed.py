@@ -1,0 +1,146 @@
+"""The host of the benchmark, and its figures as ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+from pagecage.checkout import TOP
+from pagecage.cli.host_choice import choose_host
+from pagecage.hosts.agent_package import make_agent_package
+from pagecage.hosts.host import Host
+from pagecage.model.trial import Package
+from pagecage.planning.plan import Plan
+from pagecage.process import Completed, run
+from pagecage.runner.resource_needs import resource_needs
+from pagecage.verdicts.repeats import ranks_left_out
+from reliability.bench.goals import MOST_GROWTH
+from reliability.bench.say import say
+
+DATASET_BYTES = 256 << 20
+NATIVE_BYTES = 1 << 30
+"""Length of the dataset without emulation: long enough for fio's clock of milliseconds."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the result: a ratio, its numerator and denominator, and its aim."""
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+    aim: str
+    met: bool
+    samples: int
+    says: str
+
+
+class ReadingBed(Protocol):
+    """A machine with the workloads and one dataset."""
+
+    @property
+    def dataset(self) -> str:
+        """The path of the dataset on the machine."""
+
+    @property
+    def dataset_bytes(self) -> int:
+        """The length of the dataset."""
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end on the machine. Raises PagecageError if it fails."""
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload on the machine."""
+
+
+@dataclass(frozen=True)
+class NativeBed:
+    """This machine, with a dataset and the folder of the workloads."""
+
+    dataset: str
+    programs: str
+    dataset_bytes: int = NATIVE_BYTES
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end. Raises PagecageError if it fails."""
+        return run(argv, timeout_seconds=300)
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload."""
+        return f"{self.programs}/{name}"
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A started host with the workloads and one dataset."""
+
+    host: Host
+    dataset: str
+    emulated: bool
+    dataset_bytes: int = DATASET_BYTES
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end on the host. Raises PagecageError if it fails."""
+        return run(self.host.command(argv), timeout_seconds=300)
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload on the host."""
+        return f"{self.host.spool_dir}/bin/{name}"
+
+
+@contextmanager
+def started(wish: str, packages: tuple[Package, ...] = ()) -> Iterator[Bed]:
+    """The host, started, furnished and with these packages; ended whatever happens."""
+    host, package = choose_host(wish, None, say), make_agent_package(TOP)
+    try:
+        needs = replace(resource_needs(Plan("bench", (), {})), distribution_packages=packages)
+        host.prepare(needs, say)
+        state = host.start()
+        host.push(package.programs, f"{host.spool_dir}/bin")
+        bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
+        generate(bed)
+        yield bed
+    finally:
+        host.stop()
+
+
+def generate(bed: ReadingBed) -> None:
+    """Generate the dataset of the bed."""
+    size = ("--size-bytes", str(bed.dataset_bytes))
+    bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
+
+
+def ratio_of_pairs(
+    numerators: Sequence[float], denominators: Sequence[float]
+) -> tuple[float, float, float]:
+    """Return the median of the pairwise ratios and its interval."""
+    return median_with_interval([a / b for a, b in zip(numerators, denominators, strict=True)])
+
+
+def median_with_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median, with the range that contains the true median in 95 of 100 cases.
+
+    The range follows from order statistics, which assume no distribution: for n values the k-th
+    smallest and largest, k by the binomial distribution. Fewer than six values give their range.
+    """
+    ordered = sorted(values)
+    k = ranks_left_out(len(ordered))
+    return median(ordered), ordered[k], ordered[-1 - k]
+
+
+def growth_figure(name: str, growth: float, says: str, most: float = MOST_GROWTH) -> Figure:
+    """Return the figure of one growth, which has no range."""
+    aim = f"{most:g} or less"
+    return Figure(name, growth, growth, growth, aim, growth <= most, 1, says)
+
+
+def scratch() -> Path:
+    """Return the folder of the benchmark's own runs: in the build folder, not among the user's
+    runs.
+    """
+    return TOP / "build" / "bench"

@@ -1,0 +1,227 @@
+"""The fixed cost of running nothing: a trial beside other programs that start a command in a cage.
+
+Each starts /bin/true once. hyperfine measures time alone; systemd-run and docker set limits;
+runexec of BenchExec sets limits, measures, and proves that no process is left. None of them proves
+a limit or a cache state, which is most of what a trial does. Trials and peers run in turns on one
+machine: in the guest, and on this machine under a systemd of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pagecage.checkout import TOP
+from pagecage.hosts.agent_package import make_agent_package
+from pagecage.model.trial import Package
+from pagecage.process import run
+from reliability.bench.bed import Bed, Figure, ratio_of_pairs, scratch, started
+from reliability.bench.goals import MOST_TIMES_PEER
+from reliability.bench.nothing import phase_seconds, request_file, serve_command, trial_seconds
+from reliability.bench.own_systemd import run_under_systemd
+from reliability.bench.say import say
+from reliability.bench.session import Session
+
+PACKAGES = tuple(Package(name, None) for name in ("hyperfine", "python3-yaml"))
+ROUNDS = 10
+NATIVE_ROUNDS = 30
+_IMAGE = "pagecage-bench-true"
+_STEPS = """
+import json, os, sys, time
+for name, argv in json.load(open(sys.argv[1])):
+    begin = time.monotonic()
+    child = os.posix_spawnp(argv[0], argv, os.environ, file_actions=[
+        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+    _, status, used = os.wait4(child, 0)
+    if status:
+        sys.exit(f"{name} ended with {os.waitstatus_to_exitcode(status)}")
+    print(json.dumps({"name": name, "seconds": time.monotonic() - begin,
+        "cpu_seconds": used.ru_utime + used.ru_stime, "most_bytes": used.ru_maxrss * 1024}))
+"""
+
+_AGENTS = ("one", "first", "second")
+Step = tuple[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class PeerCost:
+    """The seconds of each start, and the median CPU time and memory of the starting process.
+
+    What a daemon does for it (systemd, dockerd) is in the seconds alone.
+    """
+
+    seconds: tuple[float, ...]
+    cpu_seconds: float
+    most_bytes: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The cost of a trial and of each peer on one machine, and the trial's phases in seconds."""
+
+    machine: str
+    trial: PeerCost
+    peers: Mapping[str, PeerCost]
+    phases: Mapping[str, float]
+
+
+def commands(folder: str, *, has_memory: bool = True) -> Mapping[str, Sequence[str]]:
+    """Return the command of each peer; `folder` has BenchExec.
+
+    Without the memory controller runexec sets no limit.
+    """
+    scope = ("systemd-run", "--scope", "--quiet")
+    benchexec = (*scope, "-p", "Delegate=yes", "env", f"PYTHONPATH={folder}", "python3", "-m")
+    limits = (*(("--memlimit", "1GB") if has_memory else ()), "--output", "/dev/null")
+    return {
+        "systemd-run": (*scope, "true"),
+        "hyperfine": ("hyperfine", "-N", "--runs", "1", "--style", "none", "true"),
+        "docker run": ("docker", "run", "--rm", "--network=none", _IMAGE, "/true"),
+        "runexec": (*benchexec, "benchexec.runexecutor", "--no-container", *limits, "true"),
+    }
+
+
+def steps(
+    peers: Mapping[str, Sequence[str]], rounds: int, folder: str, *, has_controllers: bool = True
+) -> list[Step]:
+    """Return one agent with one trial, half of the trials, the peers by turns, the other half.
+
+    The first trial of each agent and the first round of the peers are not counted.
+    """
+    by_turns = [(name, argv) for _ in range(rounds + 1) for name, argv in peers.items()]
+    agents = [
+        (name, serve_command(folder, name, has_controllers=has_controllers)) for name in _AGENTS
+    ]
+    return [*agents[:2], *by_turns, agents[2]]
+
+
+def write_requests(target: Path, folder: str, data_dir: str, rounds: int) -> list[Path]:
+    """Write the requests of `steps` for an agent whose files are in `folder`."""
+    half = rounds // 2
+    counts = {"one": 1, "first": half + 1, "second": rounds - half + 1}
+    return [
+        request_file(target / f"{name}.json", folder, data_dir, count)
+        for name, count in counts.items()
+    ]
+
+
+def costs_of(machine: str, rows: Sequence[Mapping[str, Any]], records: Sequence[Path]) -> Costs:
+    """Return the costs from the rows of `_STEPS` and from the records of both agents.
+
+    The CPU time of a trial is what an agent with several takes beyond an agent with one.
+    """
+    seconds = [one for path in records for one in trial_seconds(path)]
+    cpu = {row["name"]: row["cpu_seconds"] for row in rows}
+    of_trial = (cpu["first"] + cpu["second"] - 2 * cpu["one"]) / len(seconds)
+    most = max(row["most_bytes"] for row in rows if row["name"] == "second")
+    names = dict.fromkeys(row["name"] for row in rows if row["name"] not in _AGENTS)
+    phases: dict[str, list[float]] = {}
+    for path in records:
+        for name, found in phase_seconds(path).items():
+            phases.setdefault(name, []).extend(found[1:])
+    return Costs(
+        machine,
+        PeerCost(tuple(seconds), of_trial, most),
+        {name: _cost([row for row in rows if row["name"] == name][1:]) for name in names},
+        {name: median(found) for name, found in phases.items()},
+    )
+
+
+def _cost(rows: Sequence[Mapping[str, Any]]) -> PeerCost:
+    cpu, most = (median(row[key] for row in rows) for key in ("cpu_seconds", "most_bytes"))
+    return PeerCost(tuple(row["seconds"] for row in rows), cpu, most)
+
+
+def in_guest(bed: Bed, rounds: int = ROUNDS) -> Costs:
+    """Measure on the host of the bed."""
+    folder, files = f"{bed.host.spool_dir}/peers", scratch() / "peers"
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir(parents=True)
+    _bring(bed, folder)
+    (files / "steps.json").write_text(json.dumps(steps(commands(folder), rounds, folder)))
+    requests = write_requests(files, folder, bed.host.data_dir, rounds)
+    bed.host.push([make_agent_package(TOP).agent, files / "steps.json", *requests], folder)
+    done = bed.run("python3", "-c", _STEPS, f"{folder}/steps.json")
+    for name in _AGENTS:
+        (files / f"{name}.jsonl").write_text(bed.run("cat", f"{folder}/{name}.jsonl").stdout)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    machine = "the guest, on an emulated CPU" if bed.emulated else "the guest"
+    return costs_of(machine, rows, [files / "first.jsonl", files / "second.jsonl"])
+
+
+def natively(rounds: int = NATIVE_ROUNDS) -> Costs:
+    """Measure on this machine, with the peers that it has, under a systemd of its own."""
+    files = scratch() / "peers-natively"
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir(parents=True)
+    shutil.copy(make_agent_package(TOP).agent, files)
+    site = str(Path(_benchexec()).parent)
+    peers = {
+        name: argv
+        for name, argv in commands(site, has_memory=False).items()
+        if shutil.which(argv[0]) and name != "docker run"
+    }
+    plan = steps(peers, rounds, str(files), has_controllers=False)
+    (files / "steps.json").write_text(json.dumps(plan))
+    write_requests(files, str(files), f"{files}/data", rounds)
+    argv = ["python3", "-c", _STEPS, files / "steps.json"]
+    lines = run_under_systemd(argv, files / "systemd", 280).splitlines()
+    records = [files / "first.jsonl", files / "second.jsonl"]
+    return costs_of("this machine, under a systemd of its own", [*map(json.loads, lines)], records)
+
+
+def _benchexec() -> str:
+    spec = find_spec("benchexec")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return str(spec.submodule_search_locations[0])
+
+
+def _bring(bed: Bed, folder: str) -> None:
+    """Copy BenchExec to the host, and load an image with nothing but a static program."""
+    source = scratch() / "true"
+    source.mkdir(parents=True, exist_ok=True)
+    (source / "true.c").write_text("int main(void) { return 0; }\n")
+    run(["gcc", "-static", "-O1", "-o", source / "true", source / "true.c"])
+    bed.host.push([Path(_benchexec())], folder)
+    bed.host.push([source / "true"], f"{folder}/image")
+    bed.run("systemctl", "start", "docker")
+    bed.run("sh", "-c", f"tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null")
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """Compare a trial of nothing with each peer, in the guest and natively."""
+    say("natively: trials of nothing and peers by turns")
+    found = [natively()]
+    yield from figures(found[0], "natively: ")
+    session.leave()
+    with started(session.wish, PACKAGES) as bed:
+        found.insert(0, in_guest(bed))
+    yield from figures(found[0], "")
+    (scratch() / "peers.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+
+
+def figures(costs: Costs, prefix: str) -> Iterator[Figure]:
+    """Yield the ratio of a trial to each peer."""
+    trials = costs.trial
+    for name, cost in costs.peers.items():
+        ratio, low, high = ratio_of_pairs(list(trials.seconds), list(cost.seconds))
+        says = f"{_said(trials)} a trial of nothing, {_said(cost)} {name}"
+        aim = MOST_TIMES_PEER.get(name)
+        stated = "none set" if aim is None else f"{aim:g} or less"
+        met = aim is None or ratio <= aim
+        count = len(cost.seconds)
+        yield Figure(f"{prefix}trial / {name}", ratio, low, high, stated, met, count, says)
+
+
+def _said(cost: PeerCost) -> str:
+    return (
+        f"{median(cost.seconds):.3f} s ({cost.cpu_seconds:.3f} s of CPU,"
+        f" {cost.most_bytes / 1e6:.0f} MB)"
+    )

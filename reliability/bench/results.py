@@ -1,0 +1,55 @@
+"""The measured figures in build/bench.json, written after each figure so that an interruption loses
+only the next.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from reliability.bench.bed import Figure
+
+
+class Results:
+    """The figures of each part, with time and host. Parts measured earlier stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts: dict[str, dict[str, Any]] = _earlier(path)
+        self.count = 0
+
+    def begin(self, part: str, harness: Mapping[str, Any]) -> None:
+        """Begin a part; its first figure replaces its earlier ones."""
+        self._entry: dict[str, Any] = {"complete": False, "harness": harness, "figures": []}
+        self._name = part
+
+    def add(self, figure: Figure, about: Mapping[str, Any]) -> None:
+        """Add a figure, and the host on which it was measured."""
+        self._entry |= {**about, "unix_seconds": time.time()}
+        self._entry["figures"].append(asdict(figure))
+        self._parts[self._name] = self._entry
+        self.count += 1
+        self._write()
+
+    def complete(self) -> None:
+        """Mark the part as complete."""
+        self._entry["complete"] = True
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._path.with_suffix(".part")
+        aside.write_text(json.dumps({"parts": self._parts}, indent=1) + "\n")
+        aside.replace(self._path)
+
+
+def _earlier(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the parts of an earlier benchmark; empty if there is none or its format differs."""
+    try:
+        return dict(json.loads(path.read_text())["parts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

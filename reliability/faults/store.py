@@ -1,0 +1,178 @@
+"""The stored result of each fault, in docs/trust/faults.csv, and the states of the code.
+
+A campaign that is continued injects what has no result with the present code.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pagecage.whole_files import write_whole
+from reliability.faults.injection import Injection, Point
+from reliability.faults.trial import Judged
+from tests.tree import ROOT
+
+_COLUMNS = (
+    *("command", "fault", "role", "call", "target", "occurrence", "state", "met", "status"),
+    *("next_status", "seconds", "wrong", "wrong_before"),
+)
+
+
+@dataclass(frozen=True)
+class StoredFault:
+    """A fault of a plan and its result.
+
+    `state` is the number of the code's state with which it was injected, from 1; None if it has
+    not been injected. An empty `status` means that the command did not end. `wrong_before` is what
+    was wrong with an earlier state.
+    """
+
+    command: str
+    injection: Injection
+    state: int | None = None
+    was_met: bool = False
+    status: str = ""
+    next_status: str = ""
+    seconds: float = 0.0
+    wrong: str = ""
+    wrong_before: str = ""
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """All faults with their results. `states` are hashes of the code, the newest last."""
+
+    seed: int
+    states: tuple[str, ...] = ()
+    faults: tuple[StoredFault, ...] = field(default=(), repr=False)
+
+    def at(self, code: str) -> StoredCampaign:
+        """Return the campaign with this state of the code as its newest one."""
+        if self.states[-1:] == (code,):
+            return self
+        return replace(self, states=(*self.states, code))
+
+    def pending(self, command: str, plan: Sequence[Injection]) -> list[Injection]:
+        """Return what has no result with the newest state.
+
+        First come injections without any result, then those that were wrong, then the others.
+        """
+        known = {one.injection: one for one in self.faults if one.command == command}
+        now = len(self.states)
+        ranked = [(_rank(known.get(one), now), one) for one in plan]
+        return [one for rank, one in sorted(ranked, key=lambda pair: pair[0]) if rank < _DONE]
+
+    def with_results(
+        self, command: str, plan: Sequence[Injection], found: Sequence[StoredFault]
+    ) -> StoredCampaign:
+        """Return the campaign with new results of a command and its present plan.
+
+        An earlier result whose call no longer occurs is dropped, unless the code is the same.
+        """
+        rows = {one: StoredFault(command, one) for one in plan}
+        for old in (one for one in self.faults if one.command == command):
+            if old.state and (old.injection in rows or old.state == len(self.states)):
+                rows[old.injection] = old
+        for new in found:
+            before = rows.get(new.injection, new)
+            rows[new.injection] = replace(new, wrong_before=before.wrong or before.wrong_before)
+        others = (one for one in self.faults if one.command != command)
+        return replace(self, faults=(*others, *rows.values()))
+
+
+_DONE = 3
+
+
+def _rank(known: StoredFault | None, newest: int) -> int:
+    if known is None or known.state is None:
+        return 0
+    if known.state == newest:
+        return _DONE
+    return 1 if known.wrong else 2
+
+
+def result_of(judged: Judged, state: int) -> StoredFault:
+    """Return what is stored of a judged injection."""
+    return StoredFault(
+        judged.scenario,
+        judged.injection,
+        state,
+        judged.was_met,
+        _status_word(judged.status),
+        _status_word(judged.next_status),
+        round(judged.seconds, 1),
+        "; ".join(judged.wrong),
+    )
+
+
+def _status_word(status: int | None) -> str:
+    return "" if status is None else str(status)
+
+
+def code_state() -> str:
+    """Return a short hash of the harness's Python code."""
+    found = hashlib.sha256()
+    for path in sorted(path for top in ("pagecage", "analysis") for path in _modules(ROOT / top)):
+        found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _modules(top: Path) -> Iterator[Path]:
+    return top.rglob("*.py")
+
+
+def read_campaign(results: Path, seed: int) -> StoredCampaign:
+    """Return the stored campaign; one without results before the first."""
+    if not (results / "faults.csv").exists():
+        return StoredCampaign(seed)
+    head = json.loads((results / "faults.json").read_text())
+    with (results / "faults.csv").open(newline="") as file:
+        faults = tuple(_from_row(row) for row in csv.DictReader(file))
+    return StoredCampaign(head["seed"], tuple(head["states"]), faults)
+
+
+def write_campaign(results: Path, campaign: StoredCampaign, order: Sequence[str]) -> None:
+    """Store a campaign, with its commands in this order."""
+    head = {"seed": campaign.seed, "states": campaign.states}
+    write_whole(results / "faults.json", json.dumps(head, indent=1) + "\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(_to_row(one) for one in sorted(campaign.faults, key=_by_command(order)))
+    write_whole(results / "faults.csv", text.getvalue())
+
+
+def _by_command(order: Sequence[str]) -> Callable[[StoredFault], int]:
+    return lambda one: order.index(one.command)
+
+
+def _to_row(one: StoredFault) -> Sequence[object]:
+    point = one.injection.point
+    place = (one.command, one.injection.fault, point.role, point.call, point.target)
+    if one.state is None:
+        return (*place, point.occurrence, *("" for _ in _COLUMNS[6:]))
+    ends = (one.state, "yes" if one.was_met else "no", one.status, one.next_status)
+    return (*place, point.occurrence, *ends, one.seconds, one.wrong, one.wrong_before)
+
+
+def _from_row(row: Mapping[str, str]) -> StoredFault:
+    point = Point(row["role"], row["call"], row["target"], int(row["occurrence"]))
+    found = StoredFault(row["command"], Injection(point, row["fault"]))
+    if not row["state"]:
+        return found
+    return replace(
+        found,
+        state=int(row["state"]),
+        was_met=row["met"] == "yes",
+        status=row["status"],
+        next_status=row["next_status"],
+        seconds=float(row["seconds"]),
+        wrong=row["wrong"],
+        wrong_before=row["wrong_before"],
+    )
