@@ -11,7 +11,6 @@ from reliability.statistics.__main__ import main as measure_statistics
 
 
 def main() -> None:
-    """Run the campaigns, store their results, and write the page."""
     RESULTS.mkdir(exist_ok=True)
     measure_statistics([])
     sys.stderr.write("planting lies ...\n")

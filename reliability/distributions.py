@@ -48,7 +48,6 @@ Host = Callable[[random.Random, int], list[float]]
 
 
 def steady(source: random.Random, trials: int) -> list[float]:
-    """Return a host that does not change."""
     return [1.0] * trials
 
 

@@ -101,7 +101,6 @@ def _verdict(response: str, first: Sequence[float], second: Sequence[float]) -> 
 
 
 def section(results: Path) -> Iterator[str]:
-    """Yield the lines of the page's section."""
     rows = json.loads((results / STORED).read_text())
     yield "## Variation of real trials\n"
     yield (
@@ -128,7 +127,6 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Store the variations of runs, and write the page."""
     from pagecage.checkout import RUNS
     from reliability.page import PAGE, RESULTS, page
 

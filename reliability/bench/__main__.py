@@ -23,7 +23,6 @@ RESULTS = TOP / "build" / "bench.json"
 
 
 def main(wish: str, names: Sequence[str]) -> int:
-    """Measure the named parts, or all."""
     try:
         parts = chosen(names)
     except PagecageError as error:

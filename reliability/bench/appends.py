@@ -76,7 +76,6 @@ class Match:
 
     @property
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The arguments of `ours` and of `theirs`."""
         return (
             ("--method", *self.ours, *(self.our_load or self.load)),
             ("--method", *self.theirs, *self.load),

@@ -71,14 +71,11 @@ class NativeBed:
         return run(argv, timeout_seconds=300)
 
     def program(self, name: str) -> str:
-        """Return the path of a workload."""
         return f"{self.programs}/{name}"
 
 
 @dataclass(frozen=True)
 class Bed:
-    """A started host with the workloads and one dataset."""
-
     host: Host
     dataset: str
     emulated: bool
@@ -110,7 +107,6 @@ def started(wish: str, packages: tuple[Package, ...] = ()) -> Iterator[Bed]:
 
 
 def generate(bed: ReadingBed) -> None:
-    """Generate the dataset of the bed."""
     size = ("--size-bytes", str(bed.dataset_bytes))
     bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
 
@@ -134,7 +130,6 @@ def median_with_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def growth_figure(name: str, growth: float, says: str, most: float = MOST_GROWTH) -> Figure:
-    """Return the figure of one growth, which has no range."""
     aim = f"{most:g} or less"
     return Figure(name, growth, growth, growth, aim, growth <= most, 1, says)
 

@@ -29,7 +29,6 @@ class Timed:
 
     @property
     def seconds(self) -> float:
-        """Seconds from its start to its end."""
         return self.ended - self.began
 
     @property

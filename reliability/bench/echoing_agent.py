@@ -38,7 +38,6 @@ def own(header: dict[str, Any], request: dict[str, Any], trial: dict[str, Any]) 
 
 
 def main(path: str) -> int:
-    """Answer one request."""
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         request = json.loads(stdin.readline())
     frames, out = frames_of(Path(path).read_bytes()), sys.stdout.buffer

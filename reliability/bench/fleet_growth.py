@@ -56,7 +56,6 @@ def run_fleet(hosts: int) -> FleetCost:
 
 
 def in_child(hosts: int) -> FleetCost:
-    """Measure in a process of its own."""
     say(f"a fleet of {hosts} hosts")
     return FleetCost(**measured_in_child("reliability.bench.fleet_growth", str(hosts)))
 

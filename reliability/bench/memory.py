@@ -32,9 +32,11 @@ print(len(a) / (time.perf_counter() - start))
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """Measure both ratios."""
     say(f"adding up memory {PAIRS} times, mapped, on the heap, and copied")
-    rounds = [(pcread(bed, *MAPPED), pcread(bed, *HEAP), _copied(bed)) for _ in range(PAIRS)]
+    rounds = [
+        (pcread(bed, *MAPPED), pcread(bed, *HEAP), float(bed.run("python3", "-c", COPY).stdout))
+        for _ in range(PAIRS)
+    ]
     mapped, heap, copied = map(list, zip(*rounds, strict=True))
     says = f"bytes a second, {DATASET_BYTES >> 20} MiB in order, pages mapped beforehand"
     yield _figure("resident mapping / heap", mapped, heap, 0.97, says)
@@ -52,7 +54,3 @@ def _figure(name: str, ours: list[float], theirs: list[float], least: float, say
     return Figure(
         name, ratio, low, high, f"lower bound {least} or more", low >= least, len(ours), says
     )
-
-
-def _copied(bed: Bed) -> float:
-    return float(bed.run("python3", "-c", COPY).stdout)

@@ -151,7 +151,6 @@ def _trial(
 
 
 def observe(wish: str, plan: Plan) -> list[Observed]:
-    """Run the plan; return what each trial showed."""
     host = choose_host(wish, None, say)
     folder = RunFolder.create(scratch(), plan)
     Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
@@ -220,7 +219,7 @@ def measure(
 
 if __name__ == "__main__":
     assert set(IN_GUEST) < set(COLLECTORS)
-    wish, rounds, *readers = [*sys.argv[1:], *("1" if len(sys.argv) < 3 else ())]
+    wish, rounds, *readers = sys.argv[1:] if len(sys.argv) > 2 else [sys.argv[1], "1"]
     with Session(wish) as session:
         for figure in measure(session, int(rounds), readers or tuple(READERS)):
             say(f"{figure.name}: {figure.ratio:.3f} [{figure.low:.3f}, {figure.high:.3f}]"

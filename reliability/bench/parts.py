@@ -169,6 +169,5 @@ def listed(parts: Sequence[Part] = PARTS) -> Iterator[str]:
 
 
 def minutes(number: float) -> str:
-    """Format minutes, to half a minute."""
     halves = max(1, round(number * 2))
     return f"{halves / 2:g} min"

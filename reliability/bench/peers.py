@@ -139,7 +139,6 @@ def _cost(rows: Sequence[Mapping[str, Any]]) -> PeerCost:
 
 
 def in_guest(bed: Bed, rounds: int = ROUNDS) -> Costs:
-    """Measure on the host of the bed."""
     folder, files = f"{bed.host.spool_dir}/peers", scratch() / "peers"
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True)
@@ -170,7 +169,7 @@ def natively(rounds: int = NATIVE_ROUNDS) -> Costs:
     plan = steps(peers, rounds, str(files), has_controllers=False)
     (files / "steps.json").write_text(json.dumps(plan))
     write_requests(files, str(files), f"{files}/data", rounds)
-    argv = ["python3", "-c", _STEPS, files / "steps.json"]
+    argv: list[str | Path] = ["python3", "-c", _STEPS, files / "steps.json"]
     lines = run_under_systemd(argv, files / "systemd", 280).splitlines()
     records = [files / "first.jsonl", files / "second.jsonl"]
     return costs_of("this machine, under a systemd of its own", [*map(json.loads, lines)], records)
@@ -184,7 +183,6 @@ def _benchexec() -> str:
 
 
 def _bring(bed: Bed, folder: str) -> None:
-    """Copy BenchExec to the host, and load an image with nothing but a static program."""
     source = scratch() / "true"
     source.mkdir(parents=True, exist_ok=True)
     (source / "true.c").write_text("int main(void) { return 0; }\n")

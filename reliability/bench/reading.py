@@ -120,7 +120,6 @@ def natively(parent: Path) -> Iterator[Figure]:
 
 
 def measure(bed: ReadingBed) -> Iterator[Figure]:
-    """Measure the ratios on the host."""
     _load(bed)
     return (compare(bed, pairing) for pairing in (*PAIRINGS, *DIRECT))
 

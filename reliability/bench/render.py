@@ -45,8 +45,6 @@ class Cost:
 
 @dataclass(frozen=True)
 class ReportCost:
-    """The cost of a report of so many trials."""
-
     trials: int
     cpu_seconds: float
     most_bytes: int
@@ -78,7 +76,6 @@ def render(trials: int, rows: int) -> tuple[Cost, Cost]:
 
 
 def measure(trials: int = TRIALS, rows: int = ROWS) -> Iterator[Figure]:
-    """Measure a tenth and the whole."""
     small, _ = render(max(TREATMENTS, trials // 10), rows // 10)
     large, reading = render(trials, rows)
     growth, ratio = large.cpu_seconds / small.cpu_seconds, large.cpu_seconds / reading.cpu_seconds

@@ -142,7 +142,6 @@ def _seconds(record: Record) -> float:
 
 
 def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    """Return the overhead within the program's own time, the error of a replay's figures."""
     replayed = [_seconds(record) for record in records]
     ratio, low, high = ratio_of_pairs(replayed, bare)
     says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"

@@ -28,7 +28,6 @@ class Results:
         self._name = part
 
     def add(self, figure: Figure, about: Mapping[str, Any]) -> None:
-        """Add a figure, and the host on which it was measured."""
         self._entry |= {**about, "unix_seconds": time.time()}
         self._entry["figures"].append(asdict(figure))
         self._parts[self._name] = self._entry
@@ -36,7 +35,6 @@ class Results:
         self._write()
 
     def complete(self) -> None:
-        """Mark the part as complete."""
         self._entry["complete"] = True
         self._write()
 

@@ -79,7 +79,6 @@ class SamplerEffect:
 
 
 def in_guest(session: Session) -> SamplerEffect:
-    """Measure on the host of the session."""
     bed = session.bed()
     folder = f"{bed.host.spool_dir}/sampling"
     bed.host.push([make_agent_package(TOP).agent], folder)
@@ -96,9 +95,15 @@ def natively() -> SamplerEffect:
     programs, file = ROOT / "build/host/bin", scratch() / "sampled.bin"
     scratch().mkdir(parents=True, exist_ok=True)
     run([programs / "pcgen", "--out", file, "--size-bytes", "67108864", "--seed", "1"])
-    words = [make_agent_package(TOP).agent, programs / "pcread", file, str(PAIRS), f"{SECONDS:g}"]
+    words: list[object] = [
+        make_agent_package(TOP).agent,
+        programs / "pcread",
+        file,
+        str(PAIRS),
+        f"{SECONDS:g}",
+    ]
     try:
-        done = run(["python3", "-c", _BY_TURNS, *words, "none"], timeout_seconds=280)
+        done = run(["python3", "-c", _BY_TURNS, *map(str, words), "none"], timeout_seconds=280)
     finally:
         for path in scratch().glob("sampled.bin*"):
             path.unlink()

@@ -6,5 +6,4 @@ import sys
 
 
 def say(text: str) -> None:
-    """Print one line."""
     sys.stderr.write(f"{text}\n")

@@ -37,6 +37,5 @@ class Session:
         return self._bed
 
     def leave(self) -> None:
-        """End the host, if it was started."""
         self._bed = None
         self._ending.close()

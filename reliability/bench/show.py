@@ -8,7 +8,6 @@ from reliability.bench.bed import Figure
 
 
 def show(figure: Figure) -> None:
-    """Print a figure at once."""
     sys.stdout.write(line(figure) + "\n")
     sys.stdout.flush()
 

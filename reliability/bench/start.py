@@ -50,7 +50,6 @@ def _again(number: int, session: Session) -> Timed:
 
 
 def figures(commands: Sequence[Timed]) -> Iterator[Figure]:
-    """Return the figures of these commands."""
     first = [one.starts[0] - one.began for one in commands]
     starting = median(one.said("starting the host") - one.began for one in commands)
     says = f"from the key press; {starting:.1f} s until the host is started"
@@ -90,7 +89,11 @@ def _pauses(one: Timed) -> list[float]:
     """Return the seconds from each trial's start to the next one's, less its workload and work
     done once.
     """
-    worked = [_measured(record) + _once(record) for record in one.records]
+    worked = [
+        _measured(record)
+        + float(sum(phase.seconds for phase in record.phases if phase.name in ONCE))
+        for record in one.records
+    ]
     return [
         after - before - spent
         for (before, after), spent in zip(pairwise(one.starts), worked, strict=False)
@@ -101,10 +104,6 @@ def _measured(record: Record) -> float:
     return float(record.measured.seconds if record.measured else 0.0)
 
 
-def _once(record: Record) -> float:
-    return float(sum(phase.seconds for phase in record.phases if phase.name in ONCE))
-
-
 def _own_phases(record: Record) -> Mapping[str, float]:
     """Return the seconds of each phase; for `run`, the time beyond its workload."""
     taken = {phase.name: float(phase.seconds) for phase in record.phases if phase.name not in ONCE}
@@ -112,7 +111,6 @@ def _own_phases(record: Record) -> Mapping[str, float]:
 
 
 def _longest(phases: Sequence[tuple[str, float]]) -> str:
-    """Format the phases with the largest medians."""
     names = dict.fromkeys(name for name, _ in phases)
     middle = {name: median(seconds for other, seconds in phases if other == name) for name in names}
     longest = sorted(middle, key=lambda name: -middle[name])[:SHOWN_PHASES]

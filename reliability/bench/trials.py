@@ -155,7 +155,6 @@ def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
 
 
 def collectors_cost(records: Mapping[str, Record]) -> Figure:
-    """Compare reading with all collectors and with none."""
     on, off = (
         [_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off")
     )

@@ -84,7 +84,17 @@ def servers(parent: Path) -> Iterator[tuple[Path, VolumeServer, str]]:
         write_random(file)
         plugin = TOP / "build/host/lib" / PLUGIN
         server = VolumeServer.start(plugin, file, folder, folder / "log")
-        other: list[str | Path] = ["nbdkit", "-U", folder / "file", "-P", folder / "pid", "-t", "64", "file", file]
+        other: list[str | Path] = [
+            "nbdkit",
+            "-U",
+            folder / "file",
+            "-P",
+            folder / "pid",
+            "-t",
+            "64",
+            "file",
+            file,
+        ]
         run(other)
         try:
             yield file, server, f"nbd+unix:///?socket={folder}/file"

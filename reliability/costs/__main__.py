@@ -29,7 +29,6 @@ def collected(top: Path, stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the file."""
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     STORED.write_text(json.dumps(collected(scratch(), stored), indent=1) + "\n")
 

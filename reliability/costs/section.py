@@ -90,7 +90,6 @@ goal is met.
 
 
 def costs_section(results: Path) -> Iterator[str]:
-    """Yield the paragraphs of the section, from the stored results."""
     yield _HEAD
     found: dict[str, Any] = json.loads((results / "costs.json").read_text())
     yield from _nothing(found)

@@ -107,7 +107,6 @@ def measure(
 
 
 def _make(host: StackHost, names: tuple[str, ...]) -> dict[str, str]:
-    """Make the stacks; return the reasons of those that could not be made."""
     _tell("making the stacks")
     script = stacks.script(names)
     began = time.monotonic()
@@ -139,7 +138,6 @@ def _test(host: StackHost, tester: Tester, names: tuple[str, ...]) -> Iterator[d
 
 
 def stored(path: Path = RESULT) -> dict[str, Any]:
-    """Return the results so far."""
     found: dict[str, Any] = {"limits": dict(probe.LIMITS), "cells": []}
     return json.loads(path.read_text()) if path.exists() else found
 

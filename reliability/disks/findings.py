@@ -56,7 +56,6 @@ def leaks(cells: list[Cell]) -> list[tuple[Cell, str]]:
 
 
 def why_unproven(cell: Cell, column: str) -> str:
-    """Return the reason of the product's own calibration."""
     calibration = cell["limits"][column]["calibration"] or {}
     if calibration.get("held") is False:
         return f"{calibration['observed']:,.0f} of {calibration['allowed']:,.0f} allowed"

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,6 @@ class HeardCalibrator(Calibrator):
 
 
 def main(who: str, directories: list[str]) -> None:
-    """Print the findings of each directory as soon as they are known."""
     for directory in directories:
         began = time.monotonic()
         try:
@@ -156,10 +156,10 @@ def _calibrate(calibrator: HeardCalibrator, name: str, cap: int, read_from: Path
 def rate_of(text: str, name: str) -> float | None:
     """Return the rate of fio's only job in the unit of a property; None without a report."""
     try:
-        job = json.loads(text[text.index("{") :])["jobs"][0]
+        job: dict[str, Any] = json.loads(text[text.index("{") :])["jobs"][0]
         part = job["read" if "Read" in name else "write"]
         amount = part["total_ios" if "IOPS" in name else "io_bytes"]
-        return float(amount) / (part["runtime"] / 1000)
+        return float(amount) / (float(part["runtime"]) / 1000)
     except (ValueError, LookupError, ZeroDivisionError):
         return None
 

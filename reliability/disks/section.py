@@ -46,7 +46,6 @@ documentation they are charged to no cgroup of the trial. This campaign does not
 
 
 def disks_section(results: Path) -> Iterator[str]:
-    """Yield the paragraphs of the section, from the stored results."""
     yield _HEAD
     path = results / "disks.json"
     cells: list[Cell] = json.loads(path.read_text())["cells"] if path.exists() else []
@@ -134,7 +133,6 @@ def _limited(users: Mapping[str, Cell]) -> str:
 
 
 def _words(users: Mapping[str, Cell]) -> Iterator[str]:
-    """Yield a cell per column: one word if all users have the same, else a word for each."""
     for column in COLUMNS:
         found = {name: word(cell, column) for name, cell in users.items()}
         if len(set(found.values())) == 1:

@@ -68,13 +68,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parent() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder on a disk, because pages of a tmpfs cannot be evicted."""
     (ROOT / "build/tests").mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=ROOT / "build/tests", ignore_cleanup_errors=True)
 
 
 def _continue(scenario: Scenario, parent: Path, asked: argparse.Namespace) -> int:
-    """Inject what has no result with the present code, and store it; return how many were wrong."""
     campaign = read_campaign(asked.results, asked.seed).at(code_state())
     chooser = random.Random(f"{campaign.seed} {scenario.name}")
 

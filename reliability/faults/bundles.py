@@ -17,7 +17,6 @@ _FOLDER = "unpacked"
 
 
 def prepare(root: Path) -> None:
-    """Make a run with a report."""
     runs.prepare_resumed(root)
     folder = runs.newest(root)
     assert folder is not None
@@ -26,13 +25,11 @@ def prepare(root: Path) -> None:
 
 
 def bundle(root: Path) -> int:
-    """Pack the run."""
     runs.arrange(root)
     return pagecage(root, "bundle", runs.NAME, "--out", _ARCHIVE)
 
 
 def again(root: Path) -> int:
-    """Pack it, unless it was packed completely."""
     return 0 if (root / _ARCHIVE).exists() else bundle(root)
 
 
@@ -42,7 +39,6 @@ def archive(root: Path) -> dict[str, str] | None:
 
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the archive."""
     yield from wrong_result("archive", before, archive(root), expected)
     if archive(root) == expected and zipfile.ZipFile(root / _ARCHIVE).testzip():
         yield "the archive is damaged"
@@ -55,7 +51,6 @@ BUNDLE = Scenario(
 
 
 def prepare_archive(root: Path) -> None:
-    """Make an archive of a run."""
     prepare(root)
     folder = runs.newest(root)
     assert folder is not None
@@ -63,13 +58,11 @@ def prepare_archive(root: Path) -> None:
 
 
 def render(root: Path) -> int:
-    """Unpack the archive and make its report."""
     runs.arrange(root)
     return pagecage(root, "render", _ARCHIVE, "--out", _FOLDER)
 
 
 def render_again(root: Path) -> int:
-    """Unpack it, unless it was unpacked completely."""
     return 0 if (root / _FOLDER).exists() else render(root)
 
 
@@ -79,7 +72,6 @@ def unpacked(root: Path) -> dict[str, str] | None:
 
 
 def wrongly_unpacked(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the unpacked run."""
     yield from wrong_result("unpacked run", before, unpacked(root), expected)
 
 

@@ -45,7 +45,6 @@ class Call:
 
     @property
     def is_stream(self) -> bool:
-        """True for a pipe or a socket."""
         return self.target in ("pipe", "socket")
 
 
@@ -84,7 +83,6 @@ def _target(pid: int, name: str, arguments: list[int]) -> str:
 
 
 def _clone_kind(pid: int, name: str, arguments: list[int]) -> str:
-    """Return whether a clone makes a thread or a process (CLONE_THREAD)."""
     flags = arguments[0] if name == "clone" else 0
     if name == "clone3":
         flags = int.from_bytes(_memory(pid, arguments[0], 8), "little")

@@ -63,7 +63,6 @@ def stay_in(root: Path) -> None:
 
 
 def pagecage(root: Path, *words: str) -> int:
-    """Run the command line in this process."""
     from pagecage.cli.main import main
 
     sys.argv = ["pagecage", *words]
@@ -78,7 +77,6 @@ def analysed(argv: Sequence[str | Path], **given: Any) -> Any:
 
 
 def with_small_analysis() -> None:
-    """Replace the process of the analysis."""
     import pagecage.cli.analyse
 
     pagecage.cli.analyse.run = partial(analysed)  # type: ignore[attr-defined]

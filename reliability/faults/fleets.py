@@ -35,7 +35,6 @@ _ONE_TRIAL = (
 
 
 def prepare(root: Path) -> None:
-    """Make two hosts."""
     runs.prepare(root)
     for name in _HOSTS:
         for folder in ("spool", "data", "fleet"):
@@ -45,7 +44,6 @@ def prepare(root: Path) -> None:
 
 
 def arrange(root: Path) -> None:
-    """Point this process at the two hosts."""
     runs.arrange(root)
     os.environ["FAKE_RACK"] = str(root)
     variables = {name: {"pagecage_data_dir": str(root / name / "data")} for name in _HOSTS}
@@ -61,7 +59,6 @@ def arrange(root: Path) -> None:
 
 
 def run(root: Path) -> int:
-    """Run one trial on each host."""
     arrange(root)
     return pagecage(root, *_WORDS, *_ONE_TRIAL)
 
@@ -77,7 +74,6 @@ def resume(root: Path) -> int:
 
 
 def records_of(root: Path) -> list[tuple[str, Record]]:
-    """Return every record with its run and host."""
     found = []
     for path in sorted((root / "runs").glob("[!.l]*/hosts/*")):
         where = f"{path.parent.parent.name}/{path.name}"
@@ -86,7 +82,6 @@ def records_of(root: Path) -> list[tuple[str, Record]]:
 
 
 def acknowledged(root: Path) -> dict[str, str]:
-    """Return the final records that the files have."""
     return {
         f"{where} {record.trial_id}": runs.comparable(record)
         for where, record in records_of(root)
@@ -95,7 +90,6 @@ def acknowledged(root: Path) -> dict[str, str]:
 
 
 def result(root: Path) -> dict[str, str]:
-    """Return the final records of the newest run."""
     folder = find_fleet(root / "runs", f"{runs.NAME}@{_GROUP}")
     assert folder is not None
     return {
@@ -152,13 +146,11 @@ FLEET = Scenario(
 
 
 def provision(root: Path) -> int:
-    """Provision both hosts."""
     arrange(root)
     return pagecage(root, "host", "provision", _GROUP)
 
 
 def provisioned(root: Path) -> dict[str, str]:
-    """Return what each host has."""
     return {name: (root / name / "provisioned").read_text() for name in _HOSTS}
 
 

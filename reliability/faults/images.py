@@ -27,7 +27,6 @@ _FILES = ("disk", "kernel", "initrd", "identity", "known_hosts", "contents")
 
 
 def prepare(root: Path) -> None:
-    """Make the programs that the build starts."""
     for folder in ("bin", "tmp", "keyrings"):
         (root / folder).mkdir()
     (root / "keyrings/debian-archive-keyring.gpg").touch()
@@ -75,7 +74,6 @@ def image(root: Path) -> dict[str, str] | None:
 
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the image."""
     yield from wrong_result("image", before, now := image(root), expected)
     if now == expected and read_contents(
         GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)

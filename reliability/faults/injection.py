@@ -32,14 +32,11 @@ class Point:
 
     @property
     def is_stream(self) -> bool:
-        """True for a pipe or a socket."""
         return self.target in _STREAMS
 
 
 @dataclass(frozen=True, order=True)
 class Injection:
-    """A fault at a point."""
-
     point: Point
     fault: str
 

@@ -57,7 +57,6 @@ assert set(NUMBERS) <= set(FAULTS)
 
 
 def kind_of(call: str) -> str:
-    """Return the row of a call."""
     return next(kind for kind, calls in KINDS.items() if call in calls)
 
 
@@ -80,7 +79,6 @@ def summarise(faults: Sequence[StoredFault]) -> dict[str, Any]:
 
 
 def section(results: Path) -> Iterator[str]:
-    """Yield the section about faults; nothing before the first campaign."""
     campaign = read_campaign(results, 0)
     if not campaign.faults:
         return
@@ -101,7 +99,6 @@ def section(results: Path) -> Iterator[str]:
 
 
 def _consequences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the injections that are wrong, and the number of those that were."""
     for row in rows:
         yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
     if mended := sum(len(row["mended"]) for row in rows):
@@ -144,7 +141,6 @@ later write fails too; `no answer`, that the agent hangs and the user presses Ct
 
 
 def _states(campaign: StoredCampaign) -> Iterator[str]:
-    """Yield with which states of the code the faults were injected."""
     missing = Counter(one.command for one in campaign.faults if one.state is None)
     if missing:
         yield f"Not injected yet: {_listed(missing)}.\n"

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, make_agent_package
@@ -52,17 +51,14 @@ def prepare(root: Path) -> None:
 
 
 def arrange(root: Path) -> None:
-    """Point this process at the simulated host."""
     stay_in(root)
     with_small_analysis()
-    replace_everywhere("choose_host", lambda *_, **__: _host(root))
+    replace_everywhere(
+        "choose_host", lambda *_, **__: scripted(root / "spool/script.json", root / "spool")
+    )
     replace_everywhere("make_agent_package", lambda top: _package(root, top))
     replace_everywhere("AGENT_EXIT_SECONDS", 0.5)
     replace_everywhere("harness", lambda: {"version": "0", "git_revision": None, "git_dirty": None})
-
-
-def _host(root: Path) -> Any:
-    return scripted(root / "spool/script.json", root / "spool")
 
 
 def _package(root: Path, top: Path) -> AgentPackage:
@@ -71,7 +67,6 @@ def _package(root: Path, top: Path) -> AgentPackage:
 
 
 def run(root: Path) -> int:
-    """Run two trials."""
     arrange(root)
     return pagecage(root, *_WORDS, *_TWO_TRIALS)
 
@@ -93,7 +88,6 @@ def newest(root: Path) -> RunFolder | None:
 
 
 def records_of(root: Path) -> list[tuple[Path, Record]]:
-    """Return every record of every run."""
     found = []
     for path in sorted((root / "runs").glob("*/records.jsonl")):
         if not path.parent.is_symlink():

@@ -38,14 +38,13 @@ def prepare(root: Path) -> None:
     (root / "experiments").symlink_to(ROOT / "experiments")
     unpack(_BUNDLE, root / "runs/one")
     _do_once()
-    from analysis.data.load import load_run
+    from analysis.site import load_run  # type: ignore[attr-defined]
 
     _DONE["run"] = load_run(root / "runs/one")
     _publish(root, root / "once")
 
 
 def _do_once() -> None:
-    """Have each costly function return its first result ever after."""
     import importlib
 
     from analysis import site
@@ -105,7 +104,6 @@ def site(root: Path) -> dict[str, str] | None:
 
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the site."""
     yield from wrong_result("site", before, site(root), expected)
 
 

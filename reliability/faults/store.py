@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -98,7 +98,6 @@ def _rank(known: StoredFault | None, newest: int) -> int:
 
 
 def result_of(judged: Judged, state: int) -> StoredFault:
-    """Return what is stored of a judged injection."""
     return StoredFault(
         judged.scenario,
         judged.injection,
@@ -118,13 +117,11 @@ def _status_word(status: int | None) -> str:
 def code_state() -> str:
     """Return a short hash of the harness's Python code."""
     found = hashlib.sha256()
-    for path in sorted(path for top in ("pagecage", "analysis") for path in _modules(ROOT / top)):
+    for path in sorted(
+        path for top in ("pagecage", "analysis") for path in (ROOT / top).rglob("*.py")
+    ):
         found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:12]
-
-
-def _modules(top: Path) -> Iterator[Path]:
-    return top.rglob("*.py")
 
 
 def read_campaign(results: Path, seed: int) -> StoredCampaign:
@@ -138,7 +135,6 @@ def read_campaign(results: Path, seed: int) -> StoredCampaign:
 
 
 def write_campaign(results: Path, campaign: StoredCampaign, order: Sequence[str]) -> None:
-    """Store a campaign, with its commands in this order."""
     head = {"seed": campaign.seed, "states": campaign.states}
     write_whole(results / "faults.json", json.dumps(head, indent=1) + "\n")
     text = io.StringIO()

@@ -83,7 +83,6 @@ class Clock:
 
     @property
     def offset(self) -> float:
-        """Seconds by which the clock is wrong."""
         return float(struct.unpack_from("<d", self._memory)[0])
 
     @offset.setter
@@ -97,7 +96,7 @@ class Clock:
         time.time_ns = lambda: int(time.time() * 1e9)
         time.gmtime = lambda seconds=None: utc(time.time() if seconds is None else seconds)
         time.localtime = lambda seconds=None: local(time.time() if seconds is None else seconds)
-        time.strftime = lambda form, when=None: text(form, when or time.localtime())
+        time.strftime = lambda form, *when: text(form, *(when or [time.localtime()]))
 
 
 class Supervisor:
@@ -131,7 +130,6 @@ class Supervisor:
         return self._outcome
 
     def end_all(self) -> None:
-        """Kill what is left of earlier executions."""
         while left := descendants(os.getpid()):
             for pid in left:
                 with suppress(OSError):
@@ -159,7 +157,6 @@ class Supervisor:
         self._outcome.status = status
 
     def _linger(self, limits: Limits) -> None:
-        """Wait for the other processes; what still runs then is left to the next start."""
         if self._injection is not None and self._injection.fault == NO_ANSWER:
             for pid in descendants(os.getpid()):  # the host that does not answer is switched off
                 with suppress(OSError):
@@ -243,7 +240,6 @@ class Supervisor:
 
 
 def _fork_armed(command: Callable[[], int], listeners: list[int]) -> int:
-    """Fork a child that runs the command under the filter; take its listener."""
     told = mmap.mmap(-1, 8)
     pid = os.fork()
     if pid == 0:
@@ -271,7 +267,6 @@ def _become(command: Callable[[], int], told: mmap.mmap) -> None:
 
 
 def _reap(pid: int) -> int | None:
-    """Reap all ended children; return the exit status of `pid` if it is one of them."""
     found = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -296,7 +291,6 @@ def descendants(pid: int) -> list[int]:
 
 
 def _write_half(call: Call) -> None:
-    """Write the first half of what a call would write, through the same open file."""
     content = written_bytes(call)
     taken = calls.take_descriptor(thread_group(call.pid), call.arguments[0] & 0xFFFFFFFF)
     try:

@@ -51,7 +51,6 @@ class Bench:
     """Folders and a supervisor for the injections of one scenario, one after another."""
 
     def __init__(self, scenario: Scenario, parent: Path, template: Path | None = None) -> None:
-        """Prepare the scenario's folder, unless `template` is one that was prepared already."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._scenario, self._clock = scenario, Clock()
         self._clock.install()
@@ -80,7 +79,6 @@ class Bench:
         return Unharmed(tuple(own), *found)
 
     def judge(self, injection: Injection, unharmed: Unharmed) -> Judged:
-        """Return what one injection did."""
         supervisor = self._begin()
         outcome = self._execute(supervisor, self._scenario.start, injection)
         wrong = list(self._wrong_at_once(injection, outcome, unharmed))
@@ -103,7 +101,6 @@ class Bench:
         )
 
     def close(self) -> None:
-        """Remove all folders."""
         shutil.rmtree(self._top)
 
     def _execute(
@@ -137,7 +134,6 @@ class Bench:
     def _wrong_at_once(
         self, injection: Injection, outcome: Outcome, unharmed: Unharmed
     ) -> Iterator[str]:
-        """Yield what the execution with the fault did wrong."""
         is_killed = injection.fault in (KILLED, TORN) and injection.point.role == "main"
         closed = (EXIT_FAILED,) if injection.fault == "EPIPE" else ()
         if outcome.status is None:
@@ -153,7 +149,6 @@ class Bench:
                 yield f"it ended with success, but {sentence}"
 
     def _wrong_in_the_end(self, after: Outcome, before: Any, unharmed: Unharmed) -> Iterator[str]:
-        """Yield what does not hold after the next start."""
         if after.status != EXIT_OK:
             yield f"the next start ended with status {after.status}"
             return

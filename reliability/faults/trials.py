@@ -22,7 +22,6 @@ _PIPE: list[int] = []
 
 
 def prepare(root: Path) -> None:
-    """Make the fake machine."""
     Machine(root).make()
     (root / "tmp").mkdir()
 
@@ -109,7 +108,6 @@ def _differing(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str]
 
 
 def role(pid: int) -> str | None:
-    """Return `main` for the agent."""
     return own_role(pid)
 
 

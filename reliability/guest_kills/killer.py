@@ -92,7 +92,6 @@ class KilledCommand:
         return self.folder / f"runs/latest-{self.experiment}"
 
     def start(self) -> Process[bytes]:
-        """Start the run, or resume it if there is one."""
         argv = pagecage_argv(*(self.resumed if self.run_path.exists() else self.new))
         env = {"PAGECAGE_RUNS": str(self.folder / "runs"), "PYTHONPATH": str(ROOT)}
         with (self.folder / "told").open("ab") as told:
@@ -107,7 +106,6 @@ class KilledCommand:
         return None
 
     def told(self) -> str:
-        """Return the end of what the run printed."""
         return (self.folder / "told").read_text(errors="replace")[-400:]
 
     def seconds(self) -> float:
@@ -115,7 +113,6 @@ class KilledCommand:
         return time.monotonic() - self._began
 
     def finals(self) -> dict[str, Record]:
-        """Return the results that are stored, by trial."""
         return {one.trial_id: one for one in self._records() if one.is_final}
 
     def _records(self) -> list[Record]:
@@ -218,14 +215,15 @@ def _wrong(killed: GuestRun, status: int | None, unharmed: Unharmed) -> Iterator
         yield f"a guest is left that does not answer: {error.message}"
         return
     yield from (f"left outside: {one}" for one in outside - unharmed.outside)
-    if inside is not None and unharmed.inside is None:
+    if inside is None:
+        return
+    if unharmed.inside is None:
         yield "the guest that the run started still runs"
-    elif inside is not None:
+    else:
         yield from (f"left in the guest: {one}" for one in inside - unharmed.inside)
 
 
 def _outliving(cache: GuestCache) -> Iterator[str]:
-    """Yield that QEMU outlived the run that started it."""
     until = time.monotonic() + _ENDING_SECONDS
     while read_guest(cache) is not None:
         if time.monotonic() > until:
@@ -251,7 +249,6 @@ def _kill(target: str, process: Process[bytes], cache: GuestCache) -> bool:
 
 
 def _kill_agent(cache: GuestCache) -> bool:
-    """Kill the agent inside the guest, through the connection that the run has."""
     target = running_target(cache)
     if target is None or target.control_path is None or not target.control_path.exists():
         return False

@@ -45,13 +45,11 @@ def _files(cache: GuestCache) -> Iterator[str]:
 
 
 def _parts(folder: Path) -> Iterator[str]:
-    """Yield the temporary files in a run's folder."""
     yield from (f"file {path.name}" for path in folder.rglob("*.part*"))
     yield from (f"file {path.name}" for path in (folder / "runs").glob(".*"))
 
 
 def _processes(folder: Path) -> Iterator[str]:
-    """Yield the processes that have this folder of runs in their environment."""
     mark = f"PAGECAGE_RUNS={folder}".encode()
     for path in Path("/proc").glob("[0-9]*"):
         try:

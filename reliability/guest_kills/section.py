@@ -13,7 +13,6 @@ _GUESTS = {"kept": "kept running by `pagecage host up vm`", "own": "started by t
 
 
 def kills_section(results: Path) -> Iterator[str]:
-    """Yield the section about kills; nothing before the first one."""
     path = results / "guest-kills.json"
     if not path.exists():
         return

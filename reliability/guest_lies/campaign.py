@@ -78,7 +78,6 @@ def _judged(lie: GuestLie, record: Record, folder: RunFolder) -> CaughtLie:
 
 
 def _caught_by(record: Record, verdicts: Verdicts) -> str:
-    """Return the word of what caught a trial, or that of its limit."""
     if record.outcome != "ok":
         return record.outcome
     if verdicts.limits[0].verdict == "leaky":

@@ -53,7 +53,9 @@ def _kill(folder: Path, asked: argparse.Namespace) -> bool:
     until, wrong = time.monotonic() + asked.seconds, False
     unharmed = {name: run_unharmed(folder, name) for name in VARIANTS}
     stored = _stored(asked.results)
-    while time.monotonic() < until and _kills(stored) < asked.kills:
+    while (
+        time.monotonic() < until and sum(len(run["kills"]) for run in stored["runs"]) < asked.kills
+    ):
         number = stored["tries"] + 1
         killed = kill_run(number, SEED, folder, unharmed)
         stored["tries"] = number
@@ -62,10 +64,6 @@ def _kill(folder: Path, asked: argparse.Namespace) -> bool:
         wrong = wrong or bool(killed.wrong)
         _store(asked.results, stored)
     return wrong
-
-
-def _kills(stored: dict[str, Any]) -> int:
-    return sum(len(run["kills"]) for run in stored["runs"])
 
 
 def _parser() -> argparse.ArgumentParser:

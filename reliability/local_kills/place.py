@@ -52,7 +52,6 @@ _SIZE = '\n[sizes.{size}]\ndataset = "4MiB"\nmax_seconds = 5\n'
 
 
 def make_project(folder: Path) -> None:
-    """Make a project with the experiments."""
     sizes = "".join(_SIZE.format(size=size) for size in ("full", "default", "emulated", "smoke"))
     for name in ("experiments", "cgroups"):
         (folder / name).mkdir()
@@ -105,7 +104,6 @@ def state(folder: Path) -> State:
 
 
 def _spool_files() -> Iterator[str]:
-    """Yield the files of the spool; the records of each run have another name."""
     for path in SPOOL.rglob("*"):
         if path.suffix != ".jsonl" and path.name != "cgroups.json":
             yield f"file {path}"

@@ -13,7 +13,6 @@ _HEAD = ["killed", "kills", "before a result", "after one"]
 
 
 def local_kills_section(results: Path) -> Iterator[str]:
-    """Yield the section about kills on a real CPU; nothing before the first one."""
     path = results / "local-kills.json"
     if not path.exists():
         return

@@ -89,7 +89,6 @@ class Instruments:
 
 
 def write_sum(file: Path) -> None:
-    """Write the checksum that the workload compares."""
     file.with_name(f"{file.name}.crc").write_text(str(zlib.crc32(file.read_bytes())))
 
 
@@ -115,6 +114,5 @@ def spoil_data(name: str, file: Path) -> None:
 
 
 def instruments_file(root: Path, plant: str, moment: str, conduct: Mapping[str, Any]) -> None:
-    """Tell the workload its part of the lie."""
     text = {"plant": plant, "moment": moment, "conduct": dict(conduct)}
     (root / "lie.json").write_text(json.dumps(text))

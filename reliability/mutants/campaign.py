@@ -26,7 +26,6 @@ _FOLDER = re.compile(r"/\S*/mutant-[^/]*/")
 
 
 def result(mutant: Mutant, found: str, reason: str = "") -> dict[str, Any]:
-    """Return one result as plain data."""
     lie = mutant.lie
     return {
         "group": lie.group,
@@ -40,7 +39,6 @@ def result(mutant: Mutant, found: str, reason: str = "") -> dict[str, Any]:
 
 
 def try_mutant(mutant: Mutant) -> dict[str, Any]:
-    """Simulate one mutant."""
     simulated = simulate(mutant)
     found = caught_by(simulated)
     verdicts = simulated.verdicts

@@ -18,7 +18,6 @@ Data = dict[str, Any]
 
 
 def _repeat(honest: Simulated) -> Data:
-    """Return the record of a trial with disk times and output, and of its outer host."""
     data = copy.deepcopy(record_to_json(honest.record))
     _serve(data, 0.5)
     data["exit"]["stdout"] = {"bytes": 900, "hashed_bytes": 900, "sha256": "a" * 64}
@@ -33,7 +32,6 @@ def _repeat(honest: Simulated) -> Data:
 
 
 def _serve(data: Data, share: float) -> None:
-    """Let the disk be busy for this share of the measured part."""
     before, after = (data["counters"][moment]["device"] for moment in ("before", "after"))
     after["reads"] = before["reads"] + max(100, after["reads"] - before["reads"])
     busy_ms = round(1000 * share * data["measured"]["seconds"])
@@ -42,7 +40,6 @@ def _serve(data: Data, share: float) -> None:
 
 
 def _slow(data: Data) -> None:
-    """Let each request take five times as long, and the trial with them."""
     _serve(data, 2.5)
 
 
@@ -84,7 +81,6 @@ LIES: dict[str, Callable[[Data], None]] = {
 
 
 def evidence_lies(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
-    """Yield class, lie, way and what caught it."""
     others = tuple(record_from_json(_repeat(honest)) for _ in range(REPEATS - 1))
     yield "evidence", "none", "", _caught(record_from_json(_repeat(honest)), others)
     for name, change in LIES.items():

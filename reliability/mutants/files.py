@@ -157,7 +157,6 @@ def _plan_again(run: Path) -> None:
 
 
 def _trial_and_plan(run: Path) -> None:
-    """Remove a trial from the records and from the plan, and make every digest again."""
     plan, records = json.loads((run / "plan.json").read_text()), _records(run)[:-1]
     plan["trials"] = plan["trials"][:-1]
     plan["plan_sha256"] = records[0]["plan_sha256"] = plan_sha256(plan)
@@ -216,12 +215,10 @@ def judge(run: Path) -> str:
 
 
 def _kind(trial: JudgedTrial) -> str:
-    """Return the verdict that excludes a trial, as `caught_by` does."""
     return verdict_of(trial.record, trial.verdicts).replace(": ", " ")
 
 
 def results(honest: Simulated, scratch: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Yield group, lie, way and what caught it."""
     whole = build(scratch / "whole", honest)
     assert judge(whole) == SURVIVED, judge(whole)
     for number, (name, edit) in enumerate(EDITS.items()):

@@ -26,8 +26,6 @@ def put(path: Path, text: str) -> None:
 
 @dataclass
 class Disk:
-    """The counters of a disk."""
-
     reads: int = 1000
     sectors_read: int = 80_000
     writes: int = 100
@@ -50,7 +48,6 @@ class Kernel:
         return found[0]
 
     def make(self) -> None:
-        """Write the files of an idle machine."""
         self.proc.mkdir()
         put(self.proc / "vmstat", "pgpgin 1\npgpgout 1\npgfault 1\npgmajfault 1\npgfree 1\n")
         put(self.proc / "meminfo", "MemTotal: 4000000 kB\nMemAvailable: 3000000 kB\n")
@@ -62,13 +59,11 @@ class Kernel:
         self.set_cpu(user=1000, steal=0)
 
     def disk(self) -> Disk:
-        """Return the counters of the measured disk."""
         words = (self.proc / "diskstats").read_text().split("\n")[0].split()
         numbers = [int(word) for word in words[3:]]
         return Disk(numbers[0], numbers[2], numbers[4], numbers[6], numbers[9], numbers[10])
 
     def set_disk(self, disk: Disk) -> None:
-        """Write /proc/diskstats; another disk stands still."""
         line = (
             f"{disk.reads} 0 {disk.sectors_read} 1 {disk.writes} 0 {disk.sectors_written} 1 0"
             f" {disk.io_ticks} {disk.weighted_io_ticks} 0 0 0 0 0 0"
@@ -88,7 +83,6 @@ class Kernel:
         put(self.proc / "stat", f"cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0")
 
     def use_cpu(self, seconds: float, *, by_slice: bool = True, steal: float = 0.0) -> None:
-        """Let a process use CPU time."""
         user, stolen = self.cpu()
         self.set_cpu(user + round(seconds * HZ), stolen + round(steal * HZ))
         if by_slice:
@@ -96,7 +90,6 @@ class Kernel:
             put(self.slice / "cpu.stat", f"usage_usec {usage}\nthrottled_usec 0\n")
 
     def flat(self, name: str) -> dict[str, int]:
-        """Return a flat-keyed file of the slice."""
         words = (self.slice / name).read_text().split()
         return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
@@ -109,7 +102,6 @@ class Kernel:
         return dict.fromkeys(("rbytes", "wbytes", "rios", "wios"), 0)
 
     def set_io(self, io: dict[str, int]) -> None:
-        """Write io.stat of the slice."""
         put(self.slice / "io.stat", f"{MAJ_MIN} " + " ".join(f"{k}={v}" for k, v in io.items()))
 
     def read(
@@ -129,7 +121,6 @@ class Kernel:
             self.charge(size)
 
     def charge(self, size: int) -> None:
-        """Charge the slice for page cache."""
         file = self.flat("memory.stat")["file"] + size
         put(self.slice / "memory.stat", f"anon 0\nfile {file}\npgsteal 0\n")
 
@@ -141,7 +132,6 @@ class Kernel:
         put(path, f"some {line}\nfull {line}\n")
 
     def meet_memory_limit(self, peak: int) -> None:
-        """Count reclaim at the limit."""
         events = self.flat("memory.events")
         put(
             self.slice / "memory.events",
@@ -158,5 +148,4 @@ class Kernel:
         put(self.slice / "io.max", text)
 
     def limit_of_parent(self, name: str, value: str) -> None:
-        """Write a limit of pagecage.slice."""
         put(self.root / "cgroup/pagecage.slice" / name, f"{value}\n")

@@ -32,12 +32,9 @@ class Lie:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A lie planted at one moment."""
-
     lie: Lie
     moment: str
 
     @property
     def title(self) -> str:
-        """The name of the mutant."""
         return f"{self.lie.name} ({self.moment})" if self.moment else self.lie.name

@@ -42,8 +42,6 @@ class Conduct:
 
 @dataclass(frozen=True)
 class Place:
-    """The place at which a plant acts."""
-
     root: Path
     file: Path
     kernel: Kernel
@@ -70,7 +68,6 @@ def raised(name: str, value: str | None = None, *, is_put_back: bool) -> Plant:
 
 
 def ancestor(name: str, *, is_put_back: bool) -> Plant:
-    """Give pagecage.slice a tighter limit."""
     tight = {"io.max": f"{MAJ_MIN} rbps=5000000 wbps=max riops=max wiops=max"}
 
     def plant(place: Place, moment: str) -> None:
@@ -106,7 +103,6 @@ def on_disk(place: Place, moment: str) -> None:
 
 
 def on_cpu(place: Place, moment: str) -> None:
-    """A neighbour takes the CPU from the trial."""
     if place.is_now(moment):
         place.kernel.use_cpu(0.5, by_slice=False)
         place.kernel.wait("cpu", 0.3)
@@ -120,20 +116,17 @@ def beside_threads(place: Place, moment: str) -> None:
 
 
 def stolen(place: Place, moment: str) -> None:
-    """A hypervisor takes CPU time."""
     if place.is_now(moment):
         place.kernel.use_cpu(0.0, by_slice=False, steal=0.3)
 
 
 def leave(place: Place, moment: str) -> None:
-    """The workload moves to another cgroup."""
     if place.is_now(moment):
         for scope in place.kernel.slice.glob("*.scope"):
             (scope / "cgroup.procs").write_text("")
 
 
 def wrap(bits: int) -> Plant:
-    """Let a counter of io.stat begin again."""
 
     def plant(place: Place, moment: str) -> None:
         if moment == "launch":
@@ -162,7 +155,6 @@ def freeze_disk(place: Place, moment: str) -> None:
 
 
 def less(name: str) -> Plant:
-    """Let a counter of the slice go back."""
 
     def plant(place: Place, moment: str) -> None:
         if moment == "last" and name == "cpu.stat":
@@ -178,7 +170,6 @@ def less(name: str) -> Plant:
 
 
 def pause(seconds: float) -> Plant:
-    """Let the machine stand still; the sampler, too."""
 
     def plant(place: Place, moment: str) -> None:
         if place.is_now(moment):
@@ -190,7 +181,6 @@ def pause(seconds: float) -> Plant:
 
 
 def read_ahead(*, is_put_back: bool) -> Plant:
-    """Let another process change the disk's read-ahead."""
 
     def plant(place: Place, moment: str) -> None:
         setting = place.root / "sys/block/fakedisk/queue/read_ahead_kb"

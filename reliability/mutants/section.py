@@ -39,7 +39,6 @@ _LIMITS = """The smallest lies that are seen:
 
 
 def mutants_section(results: Path) -> Iterator[str]:
-    """Yield the section from the stored results."""
     path = results / RESULTS
     if not path.exists():
         return

@@ -14,7 +14,6 @@ WHY = "The server's counters do not tell how many requests its work was for."
 
 
 def _served(honest: Simulated) -> dict[str, Any]:
-    """Return the record as that of a server with a load of one CPU."""
     data = copy.deepcopy(record_to_json(honest.record))
     data["workload"]["program"] = "server"
     data["workload"]["end"] = {}
@@ -41,7 +40,6 @@ def _warm(data: dict[str, Any]) -> None:
 
 
 def service_lies(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
-    """Yield class, lie, way and what caught it."""
     for name, change in (
         ("load that reached no server", _idle),
         ("server that had read its data before the load", _warm),

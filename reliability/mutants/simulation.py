@@ -59,7 +59,6 @@ class Simulated:
 
     @property
     def verdicts(self) -> Verdicts:
-        """Its verdicts, as a report would have them."""
         return evaluate(self.record, self.rows)
 
 
@@ -69,7 +68,6 @@ def caught_by(found: Simulated) -> str:
 
 
 def verdict_of(record: Record, verdicts: Verdicts) -> str:
-    """Return the same from a record and its verdicts."""
     if record.outcome not in DATA_POINTS:
         return f"outcome: {record.outcome}"
     named = {
@@ -121,7 +119,6 @@ class Simulation:
         self._set = set_
 
     def make(self) -> None:
-        """Make the machine, its kernel and the lie."""
         machine, lie = self.machine, self.mutant.lie
         machine.make()
         self.kernel.make()
@@ -143,7 +140,6 @@ class Simulation:
         instruments_file(machine.root, lie.plant, self.mutant.moment, lie.conduct)
 
     def _fake_proc(self) -> None:
-        """Let the agent read the fake kernel's /proc."""
         proc, vmstat, host = self.kernel.proc, procfs.read_vmstat, procfs.read_host
         self._set(procfs, "read_device", partial(procfs.read_device, proc=proc))
         self._set(procfs, "read_vmstat", lambda *_: vmstat(proc))
@@ -175,7 +171,6 @@ class Simulation:
         self.instruments.at(moment)
 
     def run(self) -> Simulated:
-        """Run the trial."""
         trial = simulated_trial(self.mutant)
         out = _Stream(self.at)
         session = self._session(out, trial)
@@ -190,7 +185,6 @@ class Simulation:
         )
 
     def _session(self, out: io.BytesIO, trial: Trial) -> HostSession:
-        """Return a session whose calibration has proven both limits."""
         session = make_session(self.machine, out, trial)
         calibrator = session.calibrator("systemd-scope")
         self._set(calibrator, "calibrate", lambda *_: CALIBRATED)
@@ -206,7 +200,6 @@ class Simulation:
 
 
 def simulated_trial(mutant: Mutant) -> Trial:
-    """Return the trial that is simulated."""
     changes = {key: value for key, value in mutant.lie.trial.items() if key != "facts"}
     settings: dict[str, Any] = {
         "cage": CAGE,
@@ -242,11 +235,9 @@ def simulation(mutant: Mutant) -> Iterator[Simulation]:
 
 
 def simulate(mutant: Mutant) -> Simulated:
-    """Run one trial with its lie."""
     with simulation(mutant) as made:
         return made.run()
 
 
 def rows_of(found: Simulated) -> Sequence[dict[str, Any]]:
-    """Return the sampler's rows."""
     return found.rows

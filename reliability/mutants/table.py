@@ -316,5 +316,4 @@ LIES = (
 
 
 def mutants() -> list[Mutant]:
-    """Return every lie at every moment."""
     return [Mutant(lie, moment) for lie in LIES for moment in lie.moments]

@@ -77,7 +77,6 @@ def _counts(cuts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _cut_all(unsynced: str | None, count: int, asked: argparse.Namespace) -> dict[str, Any]:
-    """Record campaigns, cut the power at each place, and return what is stored of it."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         session = record_session(Path(folder), asked.seed, asked.runs, unsynced)
         entries = read_journal(session.journal)
@@ -102,7 +101,6 @@ def _cut_all(unsynced: str | None, count: int, asked: argparse.Namespace) -> dic
 def _cuts(
     session: Session, entries: Sequence[Write | Flush], seed: int, count: int
 ) -> Iterator[Cut]:
-    """Yield cuts: some at the moment of a report, the others behind any write."""
     reported = [one.position for one in session.reports]
     writes = [one.end for one in entries if isinstance(one, Write) and one.end <= reported[-1]]
     for number in range(1, count + 1):

@@ -19,12 +19,10 @@ _TORN_SHARE = 0.3
 
 
 def write_entry(offset: int, data: bytes) -> bytes:
-    """Return the entry of a write."""
     return _HEAD.pack(_WRITE, offset, len(data)) + data
 
 
 def flush_entry(covers: int) -> bytes:
-    """Return the entry of a flush that covers the writes which end at `covers` or before."""
     return _HEAD.pack(_FLUSH, covers, 0)
 
 
@@ -46,7 +44,6 @@ class Flush:
 
 
 def read_journal(path: Path) -> tuple[Write | Flush, ...]:
-    """Return the entries in order."""
     return tuple(_entries(memoryview(path.read_bytes())))
 
 

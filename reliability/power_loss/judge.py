@@ -55,7 +55,6 @@ def judge(image: Path, reports: Sequence[Report], told: int) -> Judged:
 
 
 def _judge_run(path: Path, reports: Sequence[Report], told: int, judged: Judged) -> None:
-    """Compare the records of a run with the reported ones, and with all that were written."""
     written = [one.record for one in reports if one.run_id == path.name and one.record]
     seen = [one for one in reports[:told] if one.run_id == path.name]
     reported = [one.record for one in seen if one.record]
@@ -74,7 +73,6 @@ def _judge_run(path: Path, reports: Sequence[Report], told: int, judged: Judged)
 
 
 def _sound_records(folder: RunFolder, judged: Judged) -> list[str]:
-    """Return the records of a run by the product's readers, and check plan, facts and traces."""
     try:
         folder.plan()
         for facts in (folder.path / "facts").glob("*.json"):
@@ -92,7 +90,6 @@ def _sound_records(folder: RunFolder, judged: Judged) -> list[str]:
 
 
 def _resume_newest(runs: Path, reported: str, judged: Judged) -> None:
-    """Resume the newest run, which is the one that was reported last or a later one."""
     folder = find_run(runs, NAME)
     if folder.path.name < reported:
         judged.wrong.append(f"latest-{NAME} names {folder.path.name} instead of {reported}")

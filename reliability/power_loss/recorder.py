@@ -126,7 +126,6 @@ class Recorder:
                 self._waiting.append(_Request(message, self._answered))
 
     def _act(self, request: _Request) -> tuple[int, bytes]:
-        """Do what is asked; return an error number and the body of the answer."""
         match request.opcode:
             case _Opcode.INIT:
                 return 0, _init_body(request.message)
@@ -174,7 +173,6 @@ def _attributes(length: int) -> bytes:
 
 
 def main(words: list[str]) -> None:
-    """Serve; print a line once the file can be opened."""
     recorder = Recorder(*map(Path, words))
     print("ready", flush=True)
     recorder.serve()

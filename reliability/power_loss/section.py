@@ -12,7 +12,6 @@ _HEAD = ["fsync(2) left out of", "power losses", "with a lost record", "with any
 
 
 def power_loss_section(results: Path) -> Iterator[str]:
-    """Yield the section about power losses; nothing before the first one."""
     path = results / "power_loss.json"
     if not path.exists():
         return

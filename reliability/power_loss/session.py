@@ -95,7 +95,6 @@ def _leaving_out(unsynced: str | None) -> Iterator[None]:
 
 @contextmanager
 def _recorded_disk(folder: Path, base: Path, journal: Path) -> Iterator[Path]:
-    """Mount a file system whose disk is recorded."""
     image, file, place = folder / "recorded.img", folder / "recorded", folder / "disk"
     run(["cp", "--sparse=always", base, image])
     journal.unlink(missing_ok=True)
@@ -159,7 +158,6 @@ def _write_unsynced(path: Path, pages: int) -> None:
 
 
 def _script(plan: Plan, chooser: random.Random) -> dict[str, Any]:
-    """Return what the agent does: an eighth of the trials kills it at the first attempt."""
     ids = [trial.trial_id for trial in plan.trials]
     figures = {
         trial: {f"figure_{n}": chooser.random() for n in range(chooser.randrange(_MOST_FIGURES))}

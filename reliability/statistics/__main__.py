@@ -97,18 +97,18 @@ def measure_commit(commit: str) -> dict[str, Any]:
 def text_of(found: Mapping[str, Any]) -> str:
     """Return results as JSON with a row per line."""
     parts = [
-        f" {json.dumps(key)}: " + (json.dumps(part) if not isinstance(part, list) else _rows(part))
+        f" {json.dumps(key)}: "
+        + (
+            json.dumps(part)
+            if not isinstance(part, list)
+            else ("[\n" + ",\n".join(f"  {json.dumps(row)}" for row in part) + "\n ]")
+        )
         for key, part in found.items()
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]"
-
-
 def main(words: Sequence[str]) -> None:
-    """Store the results, and write the page."""
     if list(words) == ["--rows"]:
         print(json.dumps(measure(is_before=True)))
         return

@@ -84,7 +84,6 @@ def compare_pairs(
 
 
 def _judge(first: Sample, second: Sample) -> tuple[str, str]:
-    """Return the word of a comparison of two runs, and the verdict of the gate."""
     floors = [floor for floor in map(noise_of, (first, second)) if floor]
     floor = max(floors, key=lambda one: one.share, default=None)
     ratio = median_ratio(second, first)
@@ -105,7 +104,6 @@ Compare = Callable[[Sample, Sample], MedianSummary]
 
 
 def in_blocks(first: Sample, second: Sample) -> MedianSummary:
-    """Compare as a report does."""
     from analysis.stats import blocked_ratio
 
     return blocked_ratio([second, first], list(zip(second, first, strict=True)))
@@ -141,7 +139,6 @@ def compare_treatments(
 
 
 def _run(source: random.Random, host: Host, blocks: int, slowdown: float) -> tuple[Sample, Sample]:
-    """Return the figures of two treatments, run in blocks of random order on a host."""
     factors = host(source, 2 * blocks)
     sides: tuple[Sample, Sample] = [], []
     for block in range(blocks):
@@ -191,5 +188,4 @@ def cover(
 
 
 def as_json(rows: Iterator[Any]) -> list[dict[str, Any]]:
-    """Return rows as plain data."""
     return [asdict(row) for row in rows]

@@ -49,7 +49,6 @@ by the present one. From {fewest} values on, the interval states its confidence,
 
 
 def statistics_sections(results: Path) -> Iterator[str]:
-    """Yield the sections from the stored results."""
     now, before = (json.loads((results / name).read_text()) for name in (NOW, BEFORE))
     yield from _alarms(now["between"], before)
     yield "## Slow-downs that are found\n"
@@ -122,7 +121,6 @@ def _with_test(share: Cell) -> Pair:
 def _side_by_side(
     now: Sequence[Row], before: Sequence[Row], pair: Pair, slowdown: float | None
 ) -> str:
-    """Return a table of the rows of one slow-down, each with that of the earlier rule."""
     earlier = {(row["noise"], row["repeats"]): row for row in _of(before, slowdown)}
     return _table(_of(now, slowdown), lambda row: pair(row, earlier[row["noise"], row["repeats"]]))
 
@@ -132,7 +130,6 @@ def _of(rows: Sequence[Row], slowdown: float | None) -> list[Row]:
 
 
 def _table(rows: Sequence[Row], cell: Cell) -> str:
-    """Return a table with the kinds of noise down and the numbers of repeats across."""
     repeats = sorted({row["repeats"] for row in rows})
     kinds = list(dict.fromkeys(row["noise"] for row in rows))
     cells = {(row["noise"], row["repeats"]): cell(row) for row in rows}

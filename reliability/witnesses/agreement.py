@@ -49,7 +49,6 @@ class Difference:
 
     @property
     def is_agreement(self) -> bool:
-        """True within the tolerance."""
         apart = abs(self.second - self.first)
         return apart <= max(SLACK[self.quantity], TOLERANCE * self.first)
 
@@ -118,7 +117,6 @@ class PairSummary:
 
 
 def summaries(trials: list[Mapping[str, Any]]) -> list[PairSummary]:
-    """Return a summary per pair, quantity and reason."""
     groups: dict[tuple[tuple[str, str], str, str | None], list[Difference]] = {}
     for trial in trials:
         for one in differences(trial):

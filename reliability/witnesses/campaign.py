@@ -50,7 +50,6 @@ class Hearing:
     _output: bytes = b""
 
     def listen(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the campaign."""
         match event["event"]:
             case "trial":
                 self._output, self.host.blocks = b"", []

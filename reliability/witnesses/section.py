@@ -45,7 +45,6 @@ is `not_prepared` and repeated ([METHODOLOGY.md](METHODOLOGY.md), "Cache states"
 
 
 def witnesses_section(results: Path) -> Iterator[str]:
-    """Yield the paragraphs of the section, from the stored results."""
     found: dict[str, Any] = json.loads((results / "witnesses.json").read_text())
     trials = found["trials"]
     yield _HEAD.format(tolerance=f"{100 * TOLERANCE:.0f} %")

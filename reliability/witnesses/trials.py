@@ -44,14 +44,12 @@ class Load:
 
     @property
     def file(self) -> str:
-        """The file, as arguments of fio."""
         if self.makes_file:
             return "{data_dir}/witness-new.bin"
         return "{data_dir}/witness.bin" if self.writes else "{file}"
 
     @property
     def is_direct(self) -> bool:
-        """True if it bypasses the page cache."""
         return "--direct=1" in self.arguments
 
 
@@ -85,7 +83,6 @@ LAYOUT = "layout"
 
 
 def trials(plan: str) -> Iterator[Trial]:
-    """Yield the trials of a plan in order."""
     cages = PLANS[plan]
     first = replace(_trial(LAYOUT, cages[0], Load(_LAYOUT, writes=True)), trial_id=LAYOUT)
     yield first
@@ -96,7 +93,6 @@ def trials(plan: str) -> Iterator[Trial]:
 
 
 def plan_of(name: str) -> Plan:
-    """Return the plan of that name as a run has it."""
     made = tuple(trials(name))
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     document = {"fresh": "never", "experiment": "witnesses", "harness": harness}
