@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from reliability.campaign import RESULTS, write_page
 from reliability.costs.section import costs_section
 from reliability.disks.section import disks_section
 from reliability.faults.results import section as faults_section
@@ -15,10 +16,7 @@ from reliability.power_loss.section import power_loss_section
 from reliability.statistics.section import statistics_sections
 from reliability.variation import section as variation_section
 from reliability.witnesses.section import witnesses_section
-from tests.tree import ROOT
 
-RESULTS = ROOT / "docs/trust"
-PAGE = ROOT / "docs/TRUST.md"
 _HEAD = """# Reliability
 
 How often is pagecage wrong? This page answers in figures. `make trust` measures them again and
@@ -47,4 +45,4 @@ SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    write_page(RESULTS)

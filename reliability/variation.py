@@ -20,8 +20,10 @@ from analysis.cells import included_values, noise_of, treatments
 from analysis.data.load import Run, Treatment, load_run
 from analysis.formatting import treatment_label
 from analysis.stats import evaluate_gate, median_ratio, parse_gate
+from pagecage.checkout import RUNS
 from pagecage.report.model import markdown_table
 from pagecage.runner.run_folder import find_run
+from reliability.campaign import RESULTS, write_results
 
 COUNTS = ("device_read_bytes", "device_reads", "major_faults")
 REPEATS, PAIRS, REGRESSION = 3, 100, 1.2
@@ -127,13 +129,9 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def main(names: Sequence[str]) -> None:
-    from pagecage.checkout import RUNS
-    from reliability.page import PAGE, RESULTS, page
-
     runs = [load_run(find_run(RUNS, name).path) for name in names]
     found = [asdict(one) for run in runs for one in variations(run)]
-    (RESULTS / STORED).write_text(json.dumps(found, indent=1) + "\n")
-    PAGE.write_text(page())
+    write_results(RESULTS / STORED, found)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from analysis.data.load import bundled_runs
 from analysis.volumes import read_checks
 from pagecage.bundle.pack import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
-from reliability.page import PAGE as TRUST
+from reliability.campaign import PAGE as TRUST
 from reliability.page import page as trust_page
 from tests.tree import ROOT
 

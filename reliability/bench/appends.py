@@ -1,9 +1,9 @@
 """Benchmarks of the append log against write(2) with O_APPEND and against batches.
 
-`python -m reliability.bench.appends [DIR]` runs them alone. The aims apply on this machine, because the
-log needs neither a cage nor a guest; in an emulated guest the same ratios are printed without an
-aim. Both methods of a pair append the same records to files in the same directory and take turns in
-going first. The benchmark fails if a file does not have every record.
+`python -m reliability.bench.appends [DIR]` runs them alone. The aims apply on this machine, because
+the log needs neither a cage nor a guest; in an emulated guest the same ratios are printed without
+an aim. Both methods of a pair append the same records to files in the same directory and take turns
+in going first. The benchmark fails if a file does not have every record.
 
 The ratios differ between machines of the same kind, and from day to day on one virtual machine. On
 two CPUs of an EPYC, write(2) took 0.6 to 0.9 us per record of one byte, on one CPU and on both. The

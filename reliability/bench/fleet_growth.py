@@ -1,4 +1,4 @@
-"""The controller's cost of a fleet of 1 to 100 hosts: `python -m reliability.bench.fleet_growth HOSTS`.
+"""The controller's cost of a fleet of hosts: `python -m reliability.bench.fleet_growth HOSTS`.
 
 The hosts are folders of this machine. A small program stands for ansible-playbook, and starts one
 scripted agent after the other, which answers at once. Every host runs the whole plan.

@@ -1,5 +1,4 @@
-"""The controller's cost of a trial in plans of every length: `python -m reliability.bench.growth TRIALS
-FRESH`.
+"""The controller's cost of a trial, by the plan: `python -m reliability.bench.growth TRIALS FRESH`.
 
 The host is simulated: its agent answers at once with the frames of a real trial of nothing, and
 its restart takes no time. What is left is planning, receiving, writing records and traces, and

@@ -1,4 +1,4 @@
-"""The effect of each collector on readers: `python -m reliability.bench.observers HOST ROUNDS [READER]`.
+"""The effect of each collector: `python -m reliability.bench.observers HOST ROUNDS [READER]`.
 
 One reader reads a cold file in random blocks through a mapping, without limits, so that it waits
 for nothing but the disk and the CPU. Another reads a resident file by pread(2), so that it waits

@@ -1,6 +1,6 @@
 """pcread compared with fio on the same engine, file and cache state.
 
-`python -m reliability.bench.reading [DIR]` runs the comparison alone, on this machine and without a cage.
+`python -m reliability.bench.reading [DIR]` runs it alone, on this machine and without a cage.
 There the CPU decides, because the file is in the page cache. In an emulated guest the same ratios
 describe the emulated CPU as well.
 

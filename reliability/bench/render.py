@@ -1,4 +1,4 @@
-"""The time of a report, and its growth with the run: `python -m reliability.bench.render [TRIALS ROWS]`.
+"""The time of a report, and its growth: `python -m reliability.bench.render [TRIALS ROWS]`.
 
 It is compared with pandas reading the same sampler rows as JSON lines, the cost of reading alone.
 Seconds are CPU time, so that a busy machine matters less.

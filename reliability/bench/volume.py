@@ -1,7 +1,7 @@
 """The speed of the simulated volume: its path without a model, and what its model costs.
 
-`python -m reliability.bench.volume [DIR]` runs these alone, on this machine. The same reads take three
-paths by turns, each compared with the volume's:
+`python -m reliability.bench.volume [DIR]` runs these alone, on this machine. The same reads take
+three paths by turns, each compared with the volume's:
 
 - QEMU's file driver past the page cache, as the guest's data disk is attached. The volume's file is
   not in the page cache either, so that the disk takes part.

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from reliability.bench.bed import scratch
-from tests.tree import ROOT
+from reliability.campaign import RESULTS, read_results, write_results
 
-STORED = ROOT / "docs/trust/costs.json"
 _WHOLE = ("peers", "growth", "reports", "fleets", "sampler")
 _LINES = ("guest", "natively")
 
@@ -29,8 +28,8 @@ def collected(top: Path, stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
-    STORED.write_text(json.dumps(collected(scratch(), stored), indent=1) + "\n")
+    path = RESULTS / "costs.json"
+    write_results(path, collected(scratch(), read_results(path, {})))
 
 
 if __name__ == "__main__":

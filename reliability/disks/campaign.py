@@ -24,10 +24,10 @@ from pagecage.hosts.vm.qemu import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.model.trial import Package
 from pagecage.process import PIPE, run, spawn
+from reliability.campaign import RESULTS, read_results, tell, write_results
 from reliability.disks import probe, stacks
-from tests.tree import ROOT
 
-RESULT = ROOT / "docs/trust/disks.json"
+RESULT = RESULTS / "disks.json"
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 _UNDELEGATE = (
     f"rm {_DROP_IN}; systemctl daemon-reload; systemctl restart user@1000.service;"
@@ -81,7 +81,7 @@ class StackHost(VmHost):
             self._own_cache.disk(name).unlink(missing_ok=True)
         packages = tuple(Package(name, None) for name in stacks.PACKAGES)
         disks = (stacks.FIRST, stacks.SECOND)
-        self.prepare(ResourceNeeds(0, 0, disks=disks, distribution_packages=packages), _tell)
+        self.prepare(ResourceNeeds(0, 0, disks=disks, distribution_packages=packages), tell)
         self.start()
 
     def account(self, name: str) -> SshTarget:
@@ -107,11 +107,11 @@ def measure(
 
 
 def _make(host: StackHost, names: tuple[str, ...]) -> dict[str, str]:
-    _tell("making the stacks")
+    tell("making the stacks")
     script = stacks.script(names)
     began = time.monotonic()
     done = run(ssh_argv(host.target, ["sh", "-s"]), input_text=script, timeout_seconds=400)
-    _tell(f"made in {time.monotonic() - began:.0f} s; {done.stdout.strip() or 'none failed'}")
+    tell(f"made in {time.monotonic() - began:.0f} s; {done.stdout.strip() or 'none failed'}")
     lines = (line.partition(": ") for line in done.stdout.splitlines())
     return {name: reason for name, _, reason in lines if name in stacks.BY_NAME}
 
@@ -137,17 +137,13 @@ def _test(host: StackHost, tester: Tester, names: tuple[str, ...]) -> Iterator[d
         yield {"directory": directory, "failed": f"the probe ended with status {status}"}
 
 
-def stored(path: Path = RESULT) -> dict[str, Any]:
-    found: dict[str, Any] = {"limits": dict(probe.LIMITS), "cells": []}
-    return json.loads(path.read_text()) if path.exists() else found
-
-
 def keep(cell: Mapping[str, Any], path: Path = RESULT) -> None:
     """Store a finding in place of an earlier one of the same guest, user and stack."""
-    found, key = stored(path), ("guest", "as", "stack")
+    found = read_results(path, {"limits": dict(probe.LIMITS), "cells": []})
+    key = ("guest", "as", "stack")
     others = [one for one in found["cells"] if any(one[name] != cell[name] for name in key)]
     found["cells"] = sorted([*others, dict(cell)], key=_place)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    write_results(path, found)
 
 
 def _place(cell: Mapping[str, Any]) -> tuple[int, ...]:
@@ -156,10 +152,6 @@ def _place(cell: Mapping[str, Any]) -> tuple[int, ...]:
         order.index(cell[name])
         for order, name in zip(orders, ("guest", "as", "stack"), strict=True)
     )
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 def main(guests: list[str], testers: list[str], names: list[str]) -> None:

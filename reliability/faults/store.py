@@ -6,7 +6,6 @@ A campaign that is continued injects what has no result with the present code.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from pagecage.whole_files import write_whole
 from reliability.faults.injection import Injection, Point
 from reliability.faults.trial import Judged
-from tests.tree import ROOT
 
 _COLUMNS = (
     *("command", "fault", "role", "call", "target", "occurrence", "state", "met", "status"),
@@ -112,16 +110,6 @@ def result_of(judged: Judged, state: int) -> StoredFault:
 
 def _status_word(status: int | None) -> str:
     return "" if status is None else str(status)
-
-
-def code_state() -> str:
-    """Return a short hash of the harness's Python code."""
-    found = hashlib.sha256()
-    for path in sorted(
-        path for top in ("pagecage", "analysis") for path in (ROOT / top).rglob("*.py")
-    ):
-        found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:12]
 
 
 def read_campaign(results: Path, seed: int) -> StoredCampaign:

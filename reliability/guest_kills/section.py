@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
+from reliability.campaign import read_results
 
 _GUESTS = {"kept": "kept running by `pagecage host up vm`", "own": "started by the run"}
 
 
 def kills_section(results: Path) -> Iterator[str]:
-    path = results / "guest-kills.json"
-    if not path.exists():
-        return
-    stored = json.loads(path.read_text())
+    stored = read_results(results / "guest-kills.json")
     runs = stored["runs"]
     kills = [len(run["kills"]) for run in runs]
     wrong = [(run["number"], sentence) for run in runs for sentence in run["wrong"]]

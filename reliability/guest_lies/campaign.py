@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
@@ -24,10 +24,8 @@ from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import Verdicts, evaluate
+from reliability.campaign import RESULTS, write_results
 from reliability.guest_lies.lies import LIES, GuestLie, is_caught, plant, trial_of
-from tests.tree import ROOT
-
-RESULT = ROOT / "docs/trust/guest-lies.json"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class CaughtLie:
 def measure() -> list[CaughtLie]:
     """Plant every lie in a trial of its own; return what caught each."""
     by_name = {lie.name: lie for lie in LIES}
-    host, package = VmHost(), make_agent_package(ROOT)
+    host, package = VmHost(), make_agent_package(TOP)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     document = {"fresh": "never", "experiment": "lies", "harness": harness}
     plan = Plan("lies-vm", tuple(map(trial_of, LIES)), document)
@@ -102,7 +100,7 @@ def main() -> int:
         }
         for one in found
     ]
-    RESULT.write_text(json.dumps({"machine": platform.machine(), "lies": rows}, indent=1) + "\n")
+    write_results(RESULTS / "guest-lies.json", {"machine": platform.machine(), "lies": rows})
     return int(any(not is_caught(one.lie.expected, one.found) for one in found))
 
 

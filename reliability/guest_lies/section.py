@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from pagecage.report.model import markdown_table
+from reliability.campaign import read_results
 from reliability.guest_lies.lies import is_caught
 
 _MOMENTS = {
@@ -18,11 +18,7 @@ _MOMENTS = {
 
 
 def guest_lies_section(results: Path) -> Iterator[str]:
-    """Yield the section from the stored results; nothing without them."""
-    path = results / "guest-lies.json"
-    if not path.exists():
-        return
-    rows = json.loads(path.read_text())["lies"]
+    rows = read_results(results / "guest-lies.json")["lies"]
     lies = [row for row in rows if row["moment"]]
     caught = sum(is_caught(row["expected"], row["found"]) for row in lies)
     yield "## Lies on the real guest\n"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
+from reliability.campaign import read_results
 
 _HEAD = ["killed", "kills", "before a result", "after one"]
 
 
 def local_kills_section(results: Path) -> Iterator[str]:
-    path = results / "local-kills.json"
-    if not path.exists():
-        return
-    stored = json.loads(path.read_text())
+    stored = read_results(results / "local-kills.json")
     runs = stored["runs"]
     kills = [kill for run in runs for kill in run["kills"]]
     wrong = [(run["number"], sentence) for run in runs for sentence in run["wrong"]]

@@ -20,55 +20,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagecage.process import spawn
-from pagecage.whole_files import write_whole
-from reliability.faults.store import code_state
-from reliability.page import PAGE, RESULTS, page
+from reliability.campaign import arguments, code_state, run_isolated, tell, write_results
 from reliability.power_loss.journal import Cut, Disk, Flush, Write, read_journal
 from reliability.power_loss.judge import judge
 from reliability.power_loss.session import Session, record_session
-from tests.tree import ROOT
 
 SEED = 20261125
 CONTROLS = {"records.jsonl": r"/records\.jsonl$", "trials/": "/trials/"}
 """Patterns of the paths whose fsync(2) is left out."""
-_INSIDE = "--inside"
-_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
-_ENTER = 'mount -t tmpfs tmpfs /dev/shm && "$@"; exit $?'
-"""The shell that becomes process 1 there. Images and journals are in its memory."""
 _AT_A_REPORT = 0.3
 _SECTORS_BYTES = (512, 4096)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Cut the power; return 1 if a loss had a consequence that must not be."""
-    asked = _parser().parse_args(words)
+    parser = arguments("power_loss", isolated=True)
+    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--control-cuts", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5, help="campaigns on the recorded disk")
+    parser.add_argument("--seed", type=int, default=SEED)
+    asked = parser.parse_args(words)
     if not asked.inside:
-        argv = sys.argv[1:] if words is None else list(words)
-        own = [sys.executable, "-m", "reliability.power_loss", _INSIDE, *argv]
-        return spawn([*_NAMESPACES, "sh", "-c", _ENTER, "sh", *own], cwd=ROOT, stderr=None).wait()
-    sys.stderr.write(f"seed {asked.seed}\n")
+        return run_isolated("power_loss", words)
+    tell(f"seed {asked.seed}")
     product = _cut_all(None, asked.cuts, asked)
     controls = {
         name: _counts(_cut_all(path, asked.control_cuts, asked)["cuts"])
         for name, path in CONTROLS.items()
     }
     stored = {"seed": asked.seed, "code": code_state(), **product, "controls": controls}
-    write_whole(asked.results / "power_loss.json", json.dumps(stored, indent=1) + "\n")
-    if asked.results == RESULTS:
-        PAGE.write_text(page())
+    write_results(asked.results / "power_loss.json", stored)
     return int(any(cut["wrong"] for cut in product["cuts"]))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reliability.power_loss")
-    parser.add_argument("--cuts", type=int, default=200)
-    parser.add_argument("--control-cuts", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=5, help="campaigns on the recorded disk")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
-    return parser
 
 
 def _counts(cuts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -88,7 +70,7 @@ def _cut_all(unsynced: str | None, count: int, asked: argparse.Namespace) -> dic
             image.write_bytes(content)
             judged = judge(image, session.reports, cut.reports)
             results.append({**asdict(cut), **asdict(loss), **asdict(judged)})
-            sys.stderr.write(json.dumps(results[-1]) + "\n")
+            tell(json.dumps(results[-1]))
         recorded = {
             "runs": asked.runs,
             "records": sum(one.record is not None for one in session.reports),

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from pagecage.report.model import markdown_table
+from reliability.campaign import read_results
 
 _HEAD = ["fsync(2) left out of", "power losses", "with a lost record", "with anything wrong"]
 
 
 def power_loss_section(results: Path) -> Iterator[str]:
-    path = results / "power_loss.json"
-    if not path.exists():
-        return
-    stored = json.loads(path.read_text())
+    stored = read_results(results / "power_loss.json")
     cuts = stored["cuts"]
     uncovered = [cut for cut in cuts if cut["uncovered"]]
     lossy = sum(bool(cut["lost"]) for cut in cuts)

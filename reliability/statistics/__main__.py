@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.process import run
+from reliability.campaign import RESULTS, tell, write_page
 from reliability.distributions import HOSTS, SHAPES
 from reliability.statistics.comparisons import (
     BLOCKS,
@@ -30,6 +31,7 @@ from reliability.statistics.comparisons import (
     in_blocks,
     without_blocks,
 )
+from reliability.statistics.section import BEFORE, NOW
 from tests.tree import ROOT
 
 SEED = 20261122
@@ -88,7 +90,8 @@ def measure_commit(commit: str) -> dict[str, Any]:
         run(["git", "archive", f"--output={archive}", name, "analysis", "pagecage"], cwd=ROOT)
         with tarfile.open(archive) as tree:
             tree.extractall(scratch, filter="data")
-        (Path(scratch) / "tests").symlink_to(ROOT / "tests")
+        for folder in ("reliability", "tests"):
+            (Path(scratch) / folder).symlink_to(ROOT / folder)
         words = [sys.executable, "-m", "reliability.statistics", "--rows"]
         done = run(words, cwd=Path(scratch), env={**os.environ, "PYTHONPATH": scratch})
     return {"commit": name, **json.loads(done.stdout)}
@@ -112,15 +115,12 @@ def main(words: Sequence[str]) -> None:
     if list(words) == ["--rows"]:
         print(json.dumps(measure(is_before=True)))
         return
-    from reliability.page import PAGE, RESULTS, page
-    from reliability.statistics.section import BEFORE, NOW
-
-    sys.stderr.write("comparing samples ...\n")
+    tell("comparing samples ...")
     if words:
         (RESULTS / BEFORE).write_text(text_of(measure_commit(words[1])))
     else:
         (RESULTS / NOW).write_text(text_of(measure(is_before=False)))
-    PAGE.write_text(page())
+    write_page(RESULTS)
 
 
 if __name__ == "__main__":

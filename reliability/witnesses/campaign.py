@@ -5,7 +5,6 @@ python -m reliability.witnesses.campaign cgroup|volume
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 import tempfile
@@ -22,11 +21,11 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.quiet import judge_host_quiet
+from reliability.campaign import RESULTS, read_results, write_results
 from reliability.witnesses.accounts import accounts, data_disk
 from reliability.witnesses.trials import CAGES, LAYOUT, LOADS, PLANS, plan_of
-from tests.tree import ROOT
 
-RESULT = ROOT / "docs/trust/witnesses.json"
+RESULT = RESULTS / "witnesses.json"
 
 
 class WitnessHost(VmHost):
@@ -80,10 +79,10 @@ def measure(made: Plan, keep: Callable[[dict[str, Any]], None]) -> None:
 
 def keep(trial: dict[str, Any], path: Path = RESULT) -> None:
     """Store a trial in place of an earlier one with the same load and cage."""
-    found = json.loads(path.read_text()) if path.exists() else {"trials": []}
+    found = read_results(path, {"trials": []})
     others = [one for one in found["trials"] if _key(one) != _key(trial)]
     stored = {"machine": platform.machine(), "trials": sorted([*others, trial], key=_place)}
-    path.write_text(json.dumps(stored, indent=1) + "\n")
+    write_results(path, stored)
 
 
 def _key(trial: Mapping[str, Any]) -> tuple[str, str]:

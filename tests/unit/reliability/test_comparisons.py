@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from analysis.stats import FEWEST, MedianSummary
+from reliability.campaign import RESULTS
 from reliability.distributions import HOSTS, SHAPES, normal
-from reliability.page import RESULTS
 from reliability.statistics import comparisons
 from reliability.statistics.comparisons import (
     Sample,

@@ -13,6 +13,7 @@ import pytest
 from pagecage.agent import facts
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.process import run
+from reliability.campaign import read_results
 from reliability.disks import campaign, probe
 from reliability.disks.findings import COLUMNS, LEAKS, PROVEN, REFUSED, UNPROVEN, UNTESTED, word
 from reliability.disks.section import disks_section
@@ -127,7 +128,7 @@ def test_findings_replace_those_of_the_same_guest_user_and_stack(tmp_path: Path)
     path = tmp_path / "disks.json"
     for stack, uid in (("tmpfs", 1), ("partition", 2), ("tmpfs", 3)):
         campaign.keep({**CELL, "stack": stack, "uid": uid}, path)
-    stored = [(cell["stack"], cell["uid"]) for cell in campaign.stored(path)["cells"]]
+    stored = [(cell["stack"], cell["uid"]) for cell in read_results(path)["cells"]]
     assert stored == [("partition", 2), ("tmpfs", 3)]
 
 

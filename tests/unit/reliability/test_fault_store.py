@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagecage.process import run
+from reliability.campaign import code_state
 from reliability.faults.injection import Injection, Point
 from reliability.faults.results import section
 from reliability.faults.store import (
     StoredCampaign,
     StoredFault,
-    code_state,
     read_campaign,
     write_campaign,
 )
