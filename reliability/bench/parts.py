@@ -54,10 +54,7 @@ PARTS = (
         lambda session: caps.measure(session.bed()),
     ),
     Part(
-        "reading",
-        "pcread against fio, on this machine",
-        2.0,
-        lambda _: reading.natively(scratch()),
+        "reading", "pcread against fio, on this machine", 2.0, lambda _: reading.natively(scratch())
     ),
     Part(
         "memory",

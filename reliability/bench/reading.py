@@ -25,14 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
-from reliability.bench.bed import (
-    Figure,
-    NativeBed,
-    ReadingBed,
-    generate,
-    ratio_of_pairs,
-    scratch,
-)
+from reliability.bench.bed import Figure, NativeBed, ReadingBed, generate, ratio_of_pairs, scratch
 from reliability.bench.say import say
 from reliability.bench.show import show
 

@@ -76,10 +76,7 @@ def servers(parent: Path) -> Iterator[tuple[Path, VolumeServer, str]]:
     the third result.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with (
-        TemporaryDirectory(dir=parent) as data,
-        TemporaryDirectory(prefix="pcv-") as sockets,
-    ):
+    with TemporaryDirectory(dir=parent) as data, TemporaryDirectory(prefix="pcv-") as sockets:
         file, folder = Path(data, "volume.raw"), Path(sockets)
         write_random(file)
         plugin = TOP / "build/host/lib" / PLUGIN

@@ -104,11 +104,7 @@ STACKS = (
         parts_beside=1,
     ),
     Stack("vfat", "vfat on a partition", "mkfs.vfat $p1 > /dev/null; mount -o umask=0 $p1 $at"),
-    Stack(
-        "ext4-journal",
-        "ext4 with data=journal",
-        f"{_EXT4} $p1; mount -o data=journal $p1 $at",
-    ),
+    Stack("ext4-journal", "ext4 with data=journal", f"{_EXT4} $p1; mount -o data=journal $p1 $at"),
     Stack(
         "loop",
         "ext4 on a loop device",

@@ -25,12 +25,7 @@ from reliability.faults.campaign import Choose, Plan, enumerate_faults
 from reliability.faults.results import summarise
 from reliability.faults.scenario import Scenario
 from reliability.faults.scenarios import SCENARIOS
-from reliability.faults.store import (
-    StoredFault,
-    read_campaign,
-    result_of,
-    write_campaign,
-)
+from reliability.faults.store import StoredFault, read_campaign, result_of, write_campaign
 
 SEED = 20261123
 

@@ -24,11 +24,7 @@ _SHARED: dict[str, Any] = {}
 
 
 def enumerate_faults(
-    scenario: Scenario,
-    parent: Path,
-    workers: int,
-    choose: Choose,
-    until: float = math.inf,
+    scenario: Scenario, parent: Path, workers: int, choose: Choose, until: float = math.inf
 ) -> tuple[Plan, Iterator[Judged]]:
     """Return every injection of a scenario, and an iterator over the judged ones.
 
@@ -43,12 +39,7 @@ def enumerate_faults(
 
 
 def _spread(
-    scenario: Scenario,
-    unharmed: Unharmed,
-    chosen: Plan,
-    bench: Bench,
-    workers: int,
-    until: float,
+    scenario: Scenario, unharmed: Unharmed, chosen: Plan, bench: Bench, workers: int, until: float
 ) -> Iterator[Judged]:
     _SHARED.update(scenario=scenario, unharmed=unharmed, template=bench.template)
     with multiprocessing.get_context("fork").Pool(workers) as pool:

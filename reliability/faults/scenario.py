@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import (
-    EXIT_HOST,
-    EXIT_INCOMPLETE,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-)
+from pagecage.errors import EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from reliability.faults.calls import command_line
 from reliability.faults.injection import Point, faults_at
 from reliability.faults.supervisor import DEFAULT, Limits

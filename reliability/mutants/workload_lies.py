@@ -89,12 +89,7 @@ WORKLOAD_LIES = (
         conduct={"clock": 2.0},
     ),
     Lie(
-        "workload",
-        "reports twice the bytes",
-        "none",
-        ("",),
-        NOT_PREPARED,
-        conduct={"claims": 2.0},
+        "workload", "reports twice the bytes", "none", ("",), NOT_PREPARED, conduct={"claims": 2.0}
     ),
     Lie(
         "workload",

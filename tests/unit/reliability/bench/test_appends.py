@@ -52,10 +52,7 @@ def test_a_side_may_have_its_own_load() -> None:
         return {"append_seconds": float(words[-1])}
 
     figure = compare(match, pcappend, aimed=True)
-    assert set(calls) == {
-        ("--method", "log", "--procs", "1"),
-        ("--method", "log", "--procs", "4"),
-    }
+    assert set(calls) == {("--method", "log", "--procs", "1"), ("--method", "log", "--procs", "4")}
     assert (figure.ratio, figure.met) == (4.0, True)
     assert "with one process" in figure.says
 
