@@ -9,8 +9,8 @@ from reliability.campaign import RESULTS, write_page
 from reliability.costs.section import costs_section
 from reliability.disks.section import disks_section
 from reliability.faults.results import section as faults_section
-from reliability.guest_lies.section import guest_lies_section
-from reliability.local_kills.section import local_kills_section
+from reliability.guest_kills.section import local_kills_section
+from reliability.guest_lies.campaign import guest_lies_section
 from reliability.mutants.section import mutants_section
 from reliability.power_loss.section import power_loss_section
 from reliability.statistics.section import statistics_sections

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pagecage.checkout import TOP
 from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from reliability.bench.bed import Session
 from reliability.bench.parts import Part, chosen, listed, minutes
-from reliability.bench.results import Results
-from reliability.bench.say import say
-from reliability.bench.session import Session
-from reliability.bench.show import show
+from reliability.bench.results import Results, show
+from reliability.campaign import tell
 
 RESULTS = TOP / "build" / "bench.json"
 
@@ -26,8 +25,8 @@ def main(wish: str, names: Sequence[str]) -> int:
     try:
         parts = chosen(names)
     except PagecageError as error:
-        say(f"pagecage: {error}")
-        say("\n".join(("parts:", *listed())))
+        tell(f"pagecage: {error}")
+        tell("\n".join(("parts:", *listed())))
         return error.exit_code
     return measure(parts, Session(wish), Results(RESULTS))
 
@@ -40,12 +39,12 @@ def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
         with session:
             _measure(parts, session, results)
     except KeyboardInterrupt:
-        say(f"interrupted: {results.count} figures are kept in {RESULTS.relative_to(TOP)}")
+        tell(f"interrupted: {results.count} figures are kept in {RESULTS.relative_to(TOP)}")
         return EXIT_INTERRUPTED
     except PagecageError as error:
-        say(f"pagecage: {error}")
+        tell(f"pagecage: {error}")
         return error.exit_code
-    say(f"written: {RESULTS.relative_to(TOP)}")
+    tell(f"written: {RESULTS.relative_to(TOP)}")
     return EXIT_OK
 
 
@@ -53,7 +52,7 @@ def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
     began = time.monotonic()
     for place, part in enumerate(parts):
         left = time_left(parts[:place], parts[place:], time.monotonic() - began)
-        say(
+        tell(
             f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about"
             f" {minutes(left)} left)"
         )

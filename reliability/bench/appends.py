@@ -39,8 +39,8 @@ from tempfile import TemporaryDirectory
 from pagecage.checkout import TOP
 from pagecage.process import run
 from reliability.bench.bed import Bed, Figure, ratio_of_pairs
-from reliability.bench.say import say
-from reliability.bench.show import show
+from reliability.bench.results import show
+from reliability.campaign import tell
 
 PAIRS = 21
 RECORDS_A_SECOND = 40_000  # open load: a third of the throughput of write(2) on two or more CPUs
@@ -145,7 +145,7 @@ def compare(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
 
     They alternate in going first.
     """
-    say(f"{match.name}: {PAIRS} times each")
+    tell(f"{match.name}: {PAIRS} times each")
     ours, theirs = list[float](), list[float]()
     for number in range(PAIRS):
         turns = list(zip(match.sides, (ours, theirs), strict=True))

@@ -1,13 +1,14 @@
-"""The host of the benchmark, and its figures as ratios."""
+"""The host of the benchmark, its figures as ratios, and the goals that docs/TRUST.md states."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol
 
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
@@ -18,8 +19,16 @@ from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.verdicts.repeats import ranks_left_out
-from reliability.bench.goals import MOST_GROWTH
-from reliability.bench.say import say
+from reliability.campaign import tell
+
+MOST_TIMES_PEER = {"systemd-run": 2.0, "runexec": 1.0}
+"""The time of a trial of nothing, as a multiple of each peer's."""
+LEAST_SPEED = 0.99
+"""The speed of a reader with collectors, as a share of its speed without."""
+MOST_GROWTH = 1.5
+"""The cost of one more trial in a plan, fleet or report that is ten or a hundred times as large,
+as a multiple of its cost in the small one."""
+
 
 DATASET_BYTES = 256 << 20
 NATIVE_BYTES = 1 << 30
@@ -93,10 +102,10 @@ class Bed:
 @contextmanager
 def started(wish: str, packages: tuple[Package, ...] = ()) -> Iterator[Bed]:
     """The host, started, furnished and with these packages; ended whatever happens."""
-    host, package = choose_host(wish, None, say), make_agent_package(TOP)
+    host, package = choose_host(wish, None, tell), make_agent_package(TOP)
     try:
         needs = replace(resource_needs(Plan("bench", (), {})), distribution_packages=packages)
-        host.prepare(needs, say)
+        host.prepare(needs, tell)
         state = host.start()
         host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
@@ -139,3 +148,35 @@ def scratch() -> Path:
     runs.
     """
     return TOP / "build" / "bench"
+
+
+class Session:
+    """A host that is started when a part first needs it, and ended before a part starts its own."""
+
+    def __init__(self, wish: str) -> None:
+        self.wish = wish
+        self.about: dict[str, Any] = {"host": None, "emulated": None}
+        self._bed: Bed | None = None
+        self._ending = ExitStack()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    def bed(self) -> Bed:
+        """Return the started host. Raises PagecageError if no host can serve."""
+        if self._bed is None:
+            self._bed = self._ending.enter_context(started(self.wish))
+            self.about = {"host": self._bed.host.name, "emulated": self._bed.emulated}
+        return self._bed
+
+    def leave(self) -> None:
+        self._bed = None
+        self._ending.close()

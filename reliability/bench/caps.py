@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from reliability.bench.bed import Bed, Figure
-from reliability.bench.say import say
+from reliability.campaign import tell
 
 SECONDS = 10
 # property, value, and the read that exceeds it
@@ -26,7 +26,7 @@ def measure(bed: Bed) -> Iterator[Figure]:
 
 
 def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -> Figure:
-    say(f"driving {name}={cap}")
+    tell(f"driving {name}={cap}")
     options = ["--user"] if bed.host.user else []
     done = bed.run(
         "systemd-run",

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Figure, scratch
-from reliability.bench.command import timed
-from reliability.bench.say import say
-from reliability.bench.session import Session
+from reliability.bench.bed import Figure, Session, scratch
+from reliability.bench.start import timed
+from reliability.campaign import tell
 
 MOST_SECONDS = 420.0
 FIRST = "constrained-random"
@@ -22,7 +21,7 @@ def measure(session: Session) -> Iterator[Figure]:
     place = scratch() / "clone"
     shutil.rmtree(place, ignore_errors=True)
     run(["git", "clone", "--quiet", "--local", TOP, place / "checkout"])
-    say(f"make experiment NAME={FIRST} in a new clone")
+    tell(f"make experiment NAME={FIRST} in a new clone")
     try:
         cache = {"XDG_CACHE_HOME": str(place / "cache")}
         first = timed(FIRST, place / "runs", session.wish, place / "checkout", cache, aloud=True)

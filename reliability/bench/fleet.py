@@ -28,7 +28,7 @@ from pagecage.model.trial import Trial, Workload, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 from reliability.bench.bed import Figure, scratch
-from reliability.bench.say import say
+from reliability.campaign import tell
 
 FEW, MANY = 4, 24
 MOST_SECONDS_A_HOST = 10.0
@@ -54,7 +54,7 @@ def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> fl
         FleetCampaign(stage, folder, lanes, package, progress).run()
     whole = time.monotonic() - began
     worked = [_agent_seconds(run, trials) for run in runs.values()]
-    say(
+    tell(
         f"{len(hosts)} hosts, {trials} trials each: {whole:.1f} s, of which the agents worked"
         f" {max(worked):.1f} s"
     )
@@ -143,7 +143,7 @@ def main(group: str) -> int:
         ),
     ]
     for figure in figures:
-        say(f"{figure.name}: {figure.ratio:.2f} ({figure.aim}; {figure.says})")
+        tell(f"{figure.name}: {figure.ratio:.2f} ({figure.aim}; {figure.says})")
     (TOP / "build/bench-fleet.json").write_text(
         json.dumps([asdict(figure) for figure in figures], indent=1) + "\n"
     )

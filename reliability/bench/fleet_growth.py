@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass
 
 from pagecage import ansible
 from reliability.bench.bed import Figure, growth_figure, scratch
-from reliability.bench.child import measured_in_child, most_memory_bytes
-from reliability.bench.growth import BLOCK, plan_of_nothing
-from reliability.bench.say import say
+from reliability.bench.growth import BLOCK, measured_in_child, most_memory_bytes, plan_of_nothing
+from reliability.campaign import tell
 from tests.fake_host.rack import Rack
 from tests.tree import ROOT
 
@@ -56,7 +55,7 @@ def run_fleet(hosts: int) -> FleetCost:
 
 
 def in_child(hosts: int) -> FleetCost:
-    say(f"a fleet of {hosts} hosts")
+    tell(f"a fleet of {hosts} hosts")
     return FleetCost(**measured_in_child("reliability.bench.fleet_growth", str(hosts)))
 
 

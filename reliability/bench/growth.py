@@ -9,23 +9,40 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.planning.plan import Plan
+from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from reliability.bench.bed import Figure, growth_figure, scratch
-from reliability.bench.child import measured_in_child, most_memory_bytes
-from reliability.bench.say import say
+from reliability.campaign import tell
 from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fake_host.hosts import TestHost
 from tests.tree import ROOT
+
+
+def measured_in_child(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a module that prints one JSON object as its last line, and return that object."""
+    argv = [sys.executable, "-m", module, *arguments]
+    answer: dict[str, Any] = json.loads(
+        run(argv, cwd=ROOT, timeout_seconds=3600).stdout.splitlines()[-1]
+    )
+    return answer
+
+
+def most_memory_bytes() -> int:
+    """Return the most memory that this process had so far (`ru_maxrss` of getrusage(2))."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
 
 SIZES = (100, 1_000, 10_000)
 BLOCK = 20
@@ -77,7 +94,7 @@ def run_plan(trials: int, fresh: str) -> ControllerCost:
 
 def in_child(trials: int, fresh: str) -> ControllerCost:
     """Measure in a process of its own, whose memory is that of one run."""
-    say(f"a plan of {trials:,} trials, fresh = {fresh}")
+    tell(f"a plan of {trials:,} trials, fresh = {fresh}")
     return ControllerCost(**measured_in_child("reliability.bench.growth", str(trials), fresh))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from reliability.bench.bed import DATASET_BYTES, Bed, Figure, ratio_of_pairs
 from reliability.bench.reading import pcread
-from reliability.bench.say import say
+from reliability.campaign import tell
 
 PAIRS = 15
 _MEBIBYTE = ("--block-bytes", "1048576", "--fault-every", "0", "--warm-passes", "1")
@@ -32,7 +32,7 @@ print(len(a) / (time.perf_counter() - start))
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    say(f"adding up memory {PAIRS} times, mapped, on the heap, and copied")
+    tell(f"adding up memory {PAIRS} times, mapped, on the heap, and copied")
     rounds = [
         (pcread(bed, *MAPPED), pcread(bed, *HEAP), float(bed.run("python3", "-c", COPY).stdout))
         for _ in range(PAIRS)

@@ -28,11 +28,9 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from reliability.bench.bed import Figure, ratio_of_pairs, scratch
-from reliability.bench.goals import LEAST_SPEED
-from reliability.bench.say import say
-from reliability.bench.session import Session
-from reliability.bench.trials import tell
+from reliability.bench.bed import LEAST_SPEED, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.trials import tell_event
+from reliability.campaign import tell
 
 NONE, ALL = "none", "all"
 IN_GUEST = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "damon")
@@ -151,9 +149,9 @@ def _trial(
 
 
 def observe(wish: str, plan: Plan) -> list[Observed]:
-    host = choose_host(wish, None, say)
+    host = choose_host(wish, None, tell)
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
     records = folder.last_records()
     places = {trial.trial_id: trial for trial in plan.trials}
     return [_observed(folder, places[name], record) for name, record in records.items()]
@@ -222,5 +220,5 @@ if __name__ == "__main__":
     wish, rounds, *readers = sys.argv[1:] if len(sys.argv) > 2 else [sys.argv[1], "1"]
     with Session(wish) as session:
         for figure in measure(session, int(rounds), readers or tuple(READERS)):
-            say(f"{figure.name}: {figure.ratio:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+            tell(f"{figure.name}: {figure.ratio:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
                 f" {figure.says}")  # fmt: skip

@@ -23,8 +23,7 @@ from reliability.bench import (
     trials,
     volume,
 )
-from reliability.bench.bed import Figure, scratch
-from reliability.bench.session import Session
+from reliability.bench.bed import Figure, Session, scratch
 
 
 @dataclass(frozen=True)

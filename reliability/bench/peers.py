@@ -9,24 +9,161 @@ machine: in the guest, and on this machine under a systemd of its own.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pagecage.agent.protocol import RunRequest, request_to_json
 from pagecage.checkout import TOP
+from pagecage.errors import HostError
 from pagecage.hosts.agent_package import make_agent_package
-from pagecage.model.trial import Package
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.record import read_records
+from pagecage.model.trial import Package, Trial, Workload
 from pagecage.process import run
-from reliability.bench.bed import Bed, Figure, ratio_of_pairs, scratch, started
-from reliability.bench.goals import MOST_TIMES_PEER
-from reliability.bench.nothing import phase_seconds, request_file, serve_command, trial_seconds
-from reliability.bench.own_systemd import run_under_systemd
-from reliability.bench.say import say
-from reliability.bench.session import Session
+from reliability.bench.bed import (
+    MOST_TIMES_PEER,
+    Bed,
+    Figure,
+    Session,
+    ratio_of_pairs,
+    scratch,
+    started,
+)
+from reliability.campaign import tell
+
+_SYSTEMD = "/lib/systemd/systemd"
+_ENTER = f"""
+set -e
+umount -R /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup
+mount -t tmpfs none /run
+mkdir -p /run/systemd/system
+cp "$1" /run/systemd/system/bench.service
+exec env container=other {_SYSTEMD} --system --unit=bench.service --log-target=null --show-status=no
+"""
+_SERVICE = """
+[Unit]
+DefaultDependencies=no
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=oneshot
+Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+StandardOutput=file:{folder}/out
+StandardError=file:{folder}/err
+ExecStart=/bin/sh {folder}/command
+"""
+
+
+def run_under_systemd(argv: Sequence[str | Path], folder: Path, timeout_seconds: float) -> str:
+    """Run a command in a service of a new systemd; return what it printed.
+
+    Raises HostError if it failed. `folder` keeps its output and must have no space in its path.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    script = f"{shlex.join(map(str, argv))}\necho $? >{folder}/status\n"
+    (folder / "status").unlink(missing_ok=True)
+    (folder / "command").write_text(script)
+    (folder / "bench.service").write_text(_SERVICE.format(folder=folder))
+    unshare = ["unshare", "--mount", "--cgroup", "--uts", "--ipc", "--pid", "--fork"]
+    entered = [*unshare, "--mount-proc", "sh", "-c", _ENTER, "sh", str(folder / "bench.service")]
+    run(entered, check=False, timeout_seconds=timeout_seconds)
+    if not (folder / "status").exists() or (folder / "status").read_text().strip() != "0":
+        words = (folder / "err").read_text() if (folder / "err").exists() else "systemd did not run"
+        raise HostError(f"{argv[0]} failed under systemd: {words.strip()[-500:]}")
+    return (folder / "out").read_text()
+
+
+def nothing(count: int, block: int = 1) -> tuple[Trial, ...]:
+    """Return trials that start `true` without limits, data or collectors."""
+    return tuple(
+        Trial(
+            trial_id=f"nothing_{number}",
+            experiment="bench",
+            treatment={},
+            repeat=1,
+            block=block,
+            position=0,
+            workload=Workload("true", (), "command"),
+            cage=Cage(UNCAGED, {}),
+        )
+        for number in range(count)
+    )
+
+
+def request_file(path: Path, folder: str, data_dir: str, count: int) -> Path:
+    """Write the request of so many trials for an agent whose files are in `folder`."""
+    request = RunRequest(
+        run_id=path.stem,
+        plan_sha256="0" * 64,
+        host="bench",
+        data_dir=data_dir,
+        spool_dir=f"{folder}/spool",
+        records_path=f"{folder}/{path.stem}.jsonl",
+        programs_dir=f"{folder}/bin",
+        user=False,
+        machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
+        harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64},
+        trials=nothing(count),
+    )
+    path.write_text(json.dumps(request_to_json(request)))
+    return path
+
+
+_WITH_CONTROLLERS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pagecage.agent.main import main
+from pagecage.agent import facts
+found = facts._cgroup
+facts._cgroup = lambda systemd: found(systemd) | {"controllers": ["cpu", "io", "memory"]}
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def serve_command(folder: str, name: str, *, has_controllers: bool = True) -> list[str]:
+    """Return the agent's command for the request NAME.json in this folder.
+
+    On a machine without controllers the agent is told that it has some. Trials of nothing need
+    none, but the product does not run them there.
+    """
+    agent = f"{folder}/agent.pyz"
+    start = [agent] if has_controllers else ["-c", _WITH_CONTROLLERS, agent]
+    return ["python3", *start, "serve", f"{folder}/{name}.json", f"{folder}/{name}.frames"]
+
+
+def trial_seconds(path: Path) -> list[float]:
+    """Return the seconds from each trial's start to the next one's, its record included.
+
+    Raises ValueError if a trial did not succeed.
+    """
+    records = tuple(read_records(path))
+    for record in records:
+        if record.outcome != "ok":
+            raise ValueError(f"{record.trial_id} is {record.outcome}: {record.error}")
+    return differences([one.phases[0].start_monotonic_seconds for one in records])
+
+
+def differences(starts: Sequence[float]) -> list[float]:
+    """Return the seconds between moments that follow each other."""
+    return [float(after - before) for before, after in pairwise(starts)]
+
+
+def phase_seconds(path: Path) -> dict[str, list[float]]:
+    """Return the seconds of each phase, by its name."""
+    found: dict[str, list[Any]] = {}
+    for record in read_records(path):
+        for phase in record.phases:
+            found.setdefault(phase.name, []).append(phase.seconds)
+    return found
+
 
 PACKAGES = tuple(Package(name, None) for name in ("hyperfine", "python3-yaml"))
 ROUNDS = 10
@@ -195,7 +332,7 @@ def _bring(bed: Bed, folder: str) -> None:
 
 def measure(session: Session) -> Iterator[Figure]:
     """Compare a trial of nothing with each peer, in the guest and natively."""
-    say("natively: trials of nothing and peers by turns")
+    tell("natively: trials of nothing and peers by turns")
     found = [natively()]
     yield from figures(found[0], "natively: ")
     session.leave()

@@ -26,8 +26,8 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from reliability.bench.bed import Figure, NativeBed, ReadingBed, generate, ratio_of_pairs, scratch
-from reliability.bench.say import say
-from reliability.bench.show import show
+from reliability.bench.results import show
+from reliability.campaign import tell
 
 PAIRS = 9
 RUNS = 2
@@ -123,7 +123,7 @@ def _load(bed: ReadingBed) -> None:
 
 def compare(bed: ReadingBed, pairing: Pairing) -> Figure:
     """Return the ratio of the speeds, measured by turns so that drift affects both alike."""
-    say(f"{pairing.name}: {PAIRS} times each, the faster of {RUNS} runs")
+    tell(f"{pairing.name}: {PAIRS} times each, the faster of {RUNS} runs")
     ours: list[float] = []
     theirs: list[float] = []
     sides = ((pcread, pairing.ours, ours), (fio, pairing.theirs, theirs))

@@ -19,10 +19,9 @@ from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Bed, Figure, ratio_of_pairs, scratch
-from reliability.bench.say import say
-from reliability.bench.session import Session
-from reliability.bench.trials import tell
+from reliability.bench.bed import Bed, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.trials import tell_event
+from reliability.campaign import tell
 
 RUNS = 7
 CAGED = "customer-tenth"
@@ -79,7 +78,7 @@ def _cages() -> dict[str, Cage]:
 
 
 def _bare(bed: Bed, cage: Cage) -> list[float]:
-    say(f"{RUNS} bare runs in {cage.name}")
+    tell(f"{RUNS} bare runs in {cage.name}")
     systemd, unit = Systemd(bed.host.user, 257), "pagecage-bare.slice"
     timed = ["python3", "-S", "-c", _TIMED, *program(bed.dataset, cage.name)]
     order = {
@@ -95,10 +94,10 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
 
 def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
     """Run the same with the harness; return its overhead by cage."""
-    host = choose_host(wish, None, say)
+    host = choose_host(wish, None, tell)
     plan = _plan(f"{host.data_dir}/bench.bin")
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
     last = folder.last_records()
     for cage in bare:
         records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]

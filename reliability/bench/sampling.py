@@ -13,10 +13,8 @@ from dataclasses import asdict, dataclass
 from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.process import run
-from reliability.bench.bed import Figure, ratio_of_pairs, scratch
-from reliability.bench.goals import LEAST_SPEED
-from reliability.bench.say import say
-from reliability.bench.session import Session
+from reliability.bench.bed import LEAST_SPEED, Figure, Session, ratio_of_pairs, scratch
+from reliability.campaign import tell
 from tests.tree import ROOT
 
 PAIRS = 12
@@ -115,7 +113,7 @@ def natively() -> SamplerEffect:
 
 def measure(session: Session) -> Iterator[Figure]:
     """Compare the speeds; keep them beside those of the other machine."""
-    say(f"reading {PAIRS} times with and without the sampler")
+    tell(f"reading {PAIRS} times with and without the sampler")
     found = natively() if session.wish == "local" else in_guest(session)
     path = scratch() / "sampler.json"
     stored = json.loads(path.read_text()) if path.exists() else []

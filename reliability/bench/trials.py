@@ -19,9 +19,8 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from reliability.bench.bed import Bed, Figure, ratio_of_pairs, scratch
-from reliability.bench.say import say
-from reliability.bench.session import Session
+from reliability.bench.bed import Bed, Figure, Session, ratio_of_pairs, scratch
+from reliability.campaign import tell
 
 NOTHINGS = 10
 PAIRS = 5
@@ -45,7 +44,7 @@ def measure(session: Session) -> Iterator[Figure]:
 
 def bare_scope_seconds(bed: Bed) -> list[float]:
     """Return the seconds of `systemd-run --scope true` on the host."""
-    say(f"starting {NOTHINGS} bare scopes")
+    tell(f"starting {NOTHINGS} bare scopes")
     done = bed.run("python3", "-c", _BARE, str(NOTHINGS), *(["--user"] if bed.host.user else []))
     return [float(line) for line in done.stdout.split()]
 
@@ -62,9 +61,9 @@ def run_trials(wish: str) -> Mapping[str, Record]:
 
 
 def _run(wish: str, plan: Plan) -> Mapping[str, Record]:
-    host = choose_host(wish, None, say)
+    host = choose_host(wish, None, tell)
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
     return folder.last_records()
 
 
@@ -139,9 +138,9 @@ def _trial(
     )
 
 
-def tell(event: Mapping[str, Any]) -> None:
+def tell_event(event: Mapping[str, Any]) -> None:
     if event["event"] in ("step", "trial"):
-        say(str(event.get("text") or event.get("trial_id")))
+        tell(str(event.get("text") or event.get("trial_id")))
 
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:

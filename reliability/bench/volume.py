@@ -36,8 +36,8 @@ from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer, path_la
 from pagecage.checkout import TOP
 from pagecage.process import run
 from reliability.bench.bed import Figure, ratio_of_pairs, scratch
-from reliability.bench.say import say
-from reliability.bench.show import show
+from reliability.bench.results import show
+from reliability.campaign import tell
 
 PAIRS = 9
 VOLUME_BYTES = 1 << 30
@@ -158,7 +158,7 @@ def compare(
 ) -> Figure:
     """Return the speed of the volume without a model, divided by that of another path."""
     size = f"{reads.block_bytes // KIB} KiB"
-    say(f"volume / {name}, {size}: {PAIRS} times each")
+    tell(f"volume / {name}, {size}: {PAIRS} times each")
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(PAIRS):
@@ -190,7 +190,7 @@ def added(server: VolumeServer, volume: str, *options: str, path_us: float = 0.0
 
     `path_us` is taken off each latency.
     """
-    say(f"one request in flight: {PAIRS} times")
+    tell(f"one request in flight: {PAIRS} times")
     configure(server, [(0.0, SET_US)], path_us)
     added_us = sorted(
         SINGLE.seconds(volume, *options) / SINGLE.number * 1e6 - SET_US for _ in range(PAIRS)
@@ -210,7 +210,7 @@ def added(server: VolumeServer, volume: str, *options: str, path_us: float = 0.0
 
 def per_core(server: VolumeServer, volume: str) -> Figure:
     """Return the modelled I/Os that one core carries through nbdkit, divided by the aim."""
-    say(f"modelled I/Os through nbdkit: {PAIRS} times")
+    tell(f"modelled I/Os through nbdkit: {PAIRS} times")
     configure(server, [(0.5, 100.0), (0.99, 200.0)])
     rates = []
     for _ in range(PAIRS):
@@ -232,7 +232,7 @@ def cpu_seconds(server: VolumeServer) -> float:
 
 def model_alone() -> Figure:
     """Return the requests that the model decides on one core, divided by the aim."""
-    say("the model alone, in simulated time")
+    tell("the model alone, in simulated time")
     target = f"{platform.machine()}-unknown-linux-gnu"
     argv = ["cargo", "run", "--release", "--locked", "--quiet", "--package=pcvolume"]
     path = f"{os.environ['PATH']}:{Path.home() / '.cargo/bin'}"

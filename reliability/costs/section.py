@@ -10,8 +10,13 @@ from statistics import median
 from typing import Any
 
 from pagecage.report.model import markdown_table
-from reliability.bench.bed import median_with_interval, ratio_of_pairs
-from reliability.bench.goals import LEAST_SPEED, MOST_GROWTH, MOST_TIMES_PEER
+from reliability.bench.bed import (
+    LEAST_SPEED,
+    MOST_GROWTH,
+    MOST_TIMES_PEER,
+    median_with_interval,
+    ratio_of_pairs,
+)
 
 _NOT_YET = "Not measured yet.\n"
 Row = Mapping[str, Any]

@@ -16,16 +16,31 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reliability.campaign import arguments, code_state, folder_on_disk, tell, write_page
+from reliability.faults.bundles import BUNDLE, RENDER
 from reliability.faults.campaign import Choose, Plan, enumerate_faults
-from reliability.faults.results import summarise
+from reliability.faults.fleets import FLEET, PROVISION
+from reliability.faults.images import IMAGE
+from reliability.faults.results import (
+    StoredFault,
+    read_campaign,
+    result_of,
+    summarise,
+    write_campaign,
+)
+from reliability.faults.runs import RESUME, RUN
 from reliability.faults.scenario import Scenario
-from reliability.faults.scenarios import SCENARIOS
-from reliability.faults.store import StoredFault, read_campaign, result_of, write_campaign
+from reliability.faults.sites import PUBLISH
+from reliability.faults.trials import TRIAL
+
+SCENARIOS: Mapping[str, Scenario] = {
+    one.name: one for one in (RUN, RESUME, TRIAL, FLEET, PROVISION, BUNDLE, RENDER, PUBLISH, IMAGE)
+}
+
 
 SEED = 20261123
 

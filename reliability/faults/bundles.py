@@ -9,8 +9,7 @@ from typing import Any
 
 from pagecage.bundle.pack import pack
 from reliability.faults import runs
-from reliability.faults.command_line import pagecage
-from reliability.faults.scenario import Scenario, hashes_of, own_role, wrong_result
+from reliability.faults.scenario import Scenario, hashes_of, own_role, pagecage, wrong_result
 
 _ARCHIVE = "out.pagecage.zip"
 _FOLDER = "unpacked"

@@ -17,9 +17,8 @@ from pagecage.model.record import Record
 from pagecage.runner.run_folder import RunFolder
 from reliability.faults import runs
 from reliability.faults.calls import command_line
-from reliability.faults.command_line import pagecage, replace_everywhere
 from reliability.faults.injection import KILLED, NO_ANSWER, TORN, Point, faults_at
-from reliability.faults.scenario import Scenario, own_role
+from reliability.faults.scenario import Scenario, own_role, pagecage, replace_everywhere
 from reliability.faults.supervisor import Limits
 from tests.fake_host.rack import FIT
 from tests.tree import ROOT

@@ -11,8 +11,14 @@ from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.hosts.vm.image import GuestImage, ImageRecipe, read_contents
 from pagecage.hosts.vm.image_build import ensure_image
-from reliability.faults.command_line import pagecage, replace_everywhere, stay_in
-from reliability.faults.scenario import Scenario, own_role, wrong_result
+from reliability.faults.scenario import (
+    Scenario,
+    own_role,
+    pagecage,
+    replace_everywhere,
+    stay_in,
+    wrong_result,
+)
 
 _RECIPE = ImageRecipe("trixie", "amd64", ("systemd",), "true\n", (), "true\n")
 _PROGRAMS = {

@@ -1,14 +1,22 @@
-"""The results of a campaign by call, fault and outcome, and their section of docs/TRUST.md."""
+"""The results of fault campaigns: docs/trust/faults.csv, and their section of docs/TRUST.md.
+
+A campaign that is continued injects what has no result with the present code.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
-from reliability.faults.found import FOUND
+from pagecage.whole_files import write_whole
+from reliability.faults.campaign import Judged
 from reliability.faults.injection import (
     CLOCK_AHEAD,
     CLOCK_BACK,
@@ -17,8 +25,9 @@ from reliability.faults.injection import (
     NO_ANSWER,
     NUMBERS,
     TORN,
+    Injection,
+    Point,
 )
-from reliability.faults.store import StoredCampaign, StoredFault, read_campaign
 from reliability.faults.system_calls import (
     CHANGES,
     COPIES,
@@ -36,6 +45,180 @@ from reliability.faults.system_calls import (
     WRITES,
 )
 from reliability.guest_kills.section import kills_section
+
+FOUND = (
+    "`run` left half a run folder after 17 of 401 faults: a plan that was cut off, or no plan. A"
+    " run folder is now made under another name, and renamed.",
+    "108 of 401 faults ended `run` as an internal error: a full disk, a disk error, a refused"
+    " process. Now it is one sentence with a fix, and exit status 3.",
+    "23 faults ended Python with status 120, because a message could not be printed.",
+    "Ctrl-C did not end a run whose agent hung. Now a silence of a minute does.",
+    "Temporary files of killed commands stayed for ever (`agent.PID`, `.latest-PID`,"
+    " `.pagecage-bundle-PID`, `.pagecage-render-*`, `.pagecage-site-*`). The next start removes"
+    " them.",
+    "An agent that was killed while it noted a second setting of a disk forgot the first. The"
+    " journal is now replaced as a whole.",
+    "A setting that could not be put back, because the disk was full, was forgotten. The next"
+    " start now tries again.",
+    "A collector ran on for ever if its agent was killed before it had noted it. It now carries a"
+    " mark by which the next start finds it.",
+    "A `systemctl stop` that failed was taken for a success. It is repeated, then an error.",
+    "A line of a fleet's `rounds.jsonl` that was cut off made every later `--resume` fail.",
+    "A fleet's folder without `fleet.json` stayed when its maker was killed.",
+    "An analysis that was ended by a signal became exit status 247.",
+    "Ctrl-C did not end a fleet's run while its ansible-playbook hung. Now it is given up after"
+    " five minutes, and the next run fetches what the hosts have.",
+    "Ctrl-C at the end of a fleet's round left a directory on each host that had ended. Only those"
+    " that still work are stopped now.",
+    "After a rename only the file was synced, not its folder: a power failure could undo it.",
+)
+
+
+_COLUMNS = (
+    *("command", "fault", "role", "call", "target", "occurrence", "state", "met", "status"),
+    *("next_status", "seconds", "wrong", "wrong_before"),
+)
+
+
+@dataclass(frozen=True)
+class StoredFault:
+    """A fault of a plan and its result.
+
+    `state` is the number of the code's state with which it was injected, from 1; None if it has
+    not been injected. An empty `status` means that the command did not end. `wrong_before` is what
+    was wrong with an earlier state.
+    """
+
+    command: str
+    injection: Injection
+    state: int | None = None
+    was_met: bool = False
+    status: str = ""
+    next_status: str = ""
+    seconds: float = 0.0
+    wrong: str = ""
+    wrong_before: str = ""
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """All faults with their results. `states` are hashes of the code, the newest last."""
+
+    seed: int
+    states: tuple[str, ...] = ()
+    faults: tuple[StoredFault, ...] = field(default=(), repr=False)
+
+    def at(self, code: str) -> StoredCampaign:
+        """Return the campaign with this state of the code as its newest one."""
+        if self.states[-1:] == (code,):
+            return self
+        return replace(self, states=(*self.states, code))
+
+    def pending(self, command: str, plan: Sequence[Injection]) -> list[Injection]:
+        """Return what has no result with the newest state.
+
+        First come injections without any result, then those that were wrong, then the others.
+        """
+        known = {one.injection: one for one in self.faults if one.command == command}
+        now = len(self.states)
+        ranked = [(_rank(known.get(one), now), one) for one in plan]
+        return [one for rank, one in sorted(ranked, key=lambda pair: pair[0]) if rank < _DONE]
+
+    def with_results(
+        self, command: str, plan: Sequence[Injection], found: Sequence[StoredFault]
+    ) -> StoredCampaign:
+        """Return the campaign with new results of a command and its present plan.
+
+        An earlier result whose call no longer occurs is dropped, unless the code is the same.
+        """
+        rows = {one: StoredFault(command, one) for one in plan}
+        for old in (one for one in self.faults if one.command == command):
+            if old.state and (old.injection in rows or old.state == len(self.states)):
+                rows[old.injection] = old
+        for new in found:
+            before = rows.get(new.injection, new)
+            rows[new.injection] = replace(new, wrong_before=before.wrong or before.wrong_before)
+        others = (one for one in self.faults if one.command != command)
+        return replace(self, faults=(*others, *rows.values()))
+
+
+_DONE = 3
+
+
+def _rank(known: StoredFault | None, newest: int) -> int:
+    if known is None or known.state is None:
+        return 0
+    if known.state == newest:
+        return _DONE
+    return 1 if known.wrong else 2
+
+
+def result_of(judged: Judged, state: int) -> StoredFault:
+    return StoredFault(
+        judged.scenario,
+        judged.injection,
+        state,
+        judged.was_met,
+        _status_word(judged.status),
+        _status_word(judged.next_status),
+        round(judged.seconds, 1),
+        "; ".join(judged.wrong),
+    )
+
+
+def _status_word(status: int | None) -> str:
+    return "" if status is None else str(status)
+
+
+def read_campaign(results: Path, seed: int) -> StoredCampaign:
+    """Return the stored campaign; one without results before the first."""
+    if not (results / "faults.csv").exists():
+        return StoredCampaign(seed)
+    head = json.loads((results / "faults.json").read_text())
+    with (results / "faults.csv").open(newline="") as file:
+        faults = tuple(_from_row(row) for row in csv.DictReader(file))
+    return StoredCampaign(head["seed"], tuple(head["states"]), faults)
+
+
+def write_campaign(results: Path, campaign: StoredCampaign, order: Sequence[str]) -> None:
+    head = {"seed": campaign.seed, "states": campaign.states}
+    write_whole(results / "faults.json", json.dumps(head, indent=1) + "\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(_to_row(one) for one in sorted(campaign.faults, key=_by_command(order)))
+    write_whole(results / "faults.csv", text.getvalue())
+
+
+def _by_command(order: Sequence[str]) -> Callable[[StoredFault], int]:
+    return lambda one: order.index(one.command)
+
+
+def _to_row(one: StoredFault) -> Sequence[object]:
+    point = one.injection.point
+    place = (one.command, one.injection.fault, point.role, point.call, point.target)
+    if one.state is None:
+        return (*place, point.occurrence, *("" for _ in _COLUMNS[6:]))
+    ends = (one.state, "yes" if one.was_met else "no", one.status, one.next_status)
+    return (*place, point.occurrence, *ends, one.seconds, one.wrong, one.wrong_before)
+
+
+def _from_row(row: Mapping[str, str]) -> StoredFault:
+    point = Point(row["role"], row["call"], row["target"], int(row["occurrence"]))
+    found = StoredFault(row["command"], Injection(point, row["fault"]))
+    if not row["state"]:
+        return found
+    return replace(
+        found,
+        state=int(row["state"]),
+        was_met=row["met"] == "yes",
+        status=row["status"],
+        next_status=row["next_status"],
+        seconds=float(row["seconds"]),
+        wrong=row["wrong"],
+        wrong_before=row["wrong_before"],
+    )
+
 
 KINDS: Mapping[str, Sequence[str]] = {
     "write": (*WRITES, *COPIES, *CHANGES),

@@ -16,14 +16,15 @@ from pagecage.hosts.agent_package import AgentPackage, make_agent_package
 from pagecage.model.record import Record, record_to_json
 from pagecage.runner.run_folder import RunFolder
 from reliability.faults.calls import command_line
-from reliability.faults.command_line import (
+from reliability.faults.injection import KILLED, NO_ANSWER, TORN, Point, faults_at
+from reliability.faults.scenario import (
+    Scenario,
+    own_role,
     pagecage,
     replace_everywhere,
     stay_in,
     with_small_analysis,
 )
-from reliability.faults.injection import KILLED, NO_ANSWER, TORN, Point, faults_at
-from reliability.faults.scenario import Scenario, own_role
 from tests.fake_host.hosts import scripted
 
 NAME = "smoke"

@@ -12,8 +12,15 @@ from typing import Any
 
 from pagecage.bundle.unpack import unpack
 from pagecage.process import run as run_process
-from reliability.faults.command_line import pagecage, replace_everywhere, stay_in
-from reliability.faults.scenario import Scenario, hashes_of, own_role, wrong_result
+from reliability.faults.scenario import (
+    Scenario,
+    hashes_of,
+    own_role,
+    pagecage,
+    replace_everywhere,
+    stay_in,
+    wrong_result,
+)
 from tests.tree import ROOT
 
 _BUNDLE = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"

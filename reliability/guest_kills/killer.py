@@ -1,28 +1,74 @@
-"""SIGKILLs at random moments of a run in the real guest, and what the last start does."""
+"""SIGKILLs at random moments of a run in the real guest, and the state that they leave."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.hosts.ssh import ssh_argv
-from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.ssh import SshTarget, ssh_argv
+from pagecage.hosts.vm.cache import GuestCache, is_held
 from pagecage.hosts.vm.guest import running_target
 from pagecage.hosts.vm.guest_client import read_guest
+from pagecage.hosts.vm.qemu import sockets_dir
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
 from pagecage.runner.run_folder import RunFolder
-from reliability.guest_kills.leftovers import State, state_in_guest, state_outside
+from reliability.guest_kills import guest_state
 from tests.builders.command_line import pagecage_argv
 from tests.tree import ROOT
+
+_CHANGING = ("qemu.log", "console.log", "provision.log")
+State = Counter[str]
+
+
+def state_in_guest(target: SshTarget) -> State:
+    """Return the state of the guest. Raises PagecageError if it does not answer."""
+    program = Path(guest_state.__file__).read_text()
+    done = run(ssh_argv(target, ["python3", "-c", program]), timeout_seconds=90)
+    return Counter(json.loads(done.stdout))
+
+
+def state_outside(cache: GuestCache, folder: Path) -> State:
+    """Return what the controller's machine has for the guest and for the run in `folder`."""
+    return Counter((*_files(cache), *_processes(folder), *_parts(folder)))
+
+
+def _files(cache: GuestCache) -> Iterator[str]:
+    if is_held(cache.lock_file):
+        yield "lock of the guest"
+    sockets = sockets_dir(cache)
+    for path in (cache.guest_file, *sockets.glob("*"), *cache.scratch.glob("*")):
+        if path.exists() and path.name not in _CHANGING:
+            yield f"file {path.name}"
+    yield from (f"file {path.name}" for path in cache.root.rglob("*.part"))
+
+
+def _parts(folder: Path) -> Iterator[str]:
+    yield from (f"file {path.name}" for path in folder.rglob("*.part*"))
+    yield from (f"file {path.name}" for path in (folder / "runs").glob(".*"))
+
+
+def _processes(folder: Path) -> Iterator[str]:
+    mark = f"PAGECAGE_RUNS={folder}".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "environ").read_bytes().split(b"\0")
+            name = (path / "comm").read_text().strip()
+        except OSError:
+            continue
+        if any(word.startswith(mark) for word in words) and int(path.name) != os.getpid():
+            yield f"process {name}"
+
 
 CONTROLLER, AGENT, QEMU = "controller", "agent", "QEMU"
 TRIALS, MOST_KILLS = 4, 16

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reliability.campaign import arguments, folder_on_disk, kill_runs, run_isolated
-from reliability.local_kills.killer import kill_run, run_unharmed
-from reliability.local_kills.place import VARIANTS, make_project, own_disk
+from reliability.local_kills.killer import VARIANTS, kill_run, make_project, own_disk, run_unharmed
 
 SEED = 20261124
 

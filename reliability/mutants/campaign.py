@@ -11,13 +11,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from reliability.mutants.evidence import WHY as WHY_NO_RULE
-from reliability.mutants.evidence import WITHOUT_RULE, evidence_lies
+from reliability.mutants.evidence import (
+    EXAGGERATED,
+    WHY_EXAGGERATED,
+    WHY_WITHOUT_RULE,
+    WITHOUT_RULE,
+    evidence_lies,
+    service_lies,
+)
 from reliability.mutants.files import FORGED, FORGED_NAMES, HONEST, results
-from reliability.mutants.lie import INVISIBLE, Lie, Mutant
-from reliability.mutants.services import EXAGGERATED, WHY, service_lies
+from reliability.mutants.lies import INVISIBLE, Lie, Mutant, mutants
 from reliability.mutants.simulation import Simulated, caught_by, simulate
-from reliability.mutants.table import mutants
 
 AT_A_TIME = 3
 """A simulated trial mostly waits."""
@@ -66,7 +70,11 @@ def edits_of_records(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
 def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
     """Return the result of an edit as plain data, by the kind of what caught it."""
     is_forged = name in FORGED_NAMES or (group == "baselines" and "again" in how)
-    why = FORGED if is_forged else {EXAGGERATED: WHY, WITHOUT_RULE: WHY_NO_RULE}.get(name, "")
+    why = (
+        FORGED
+        if is_forged
+        else {EXAGGERATED: WHY_EXAGGERATED, WITHOUT_RULE: WHY_WITHOUT_RULE}.get(name, "")
+    )
     lie = Lie(group, name, "", (how,), INVISIBLE if why else "", why)
     is_verdict = group in ("services", "evidence") or ":" not in found
     kind = found if is_verdict else found.partition(":")[0]

@@ -18,7 +18,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.record import append_record, record_digest
 from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import trial_to_json
-from reliability.mutants.lie import SURVIVED, Lie, Mutant
+from reliability.mutants.lies import SURVIVED, Lie, Mutant
 from reliability.mutants.simulation import Simulated, simulated_trial, verdict_of
 
 HOW = ("as it is", "digest removed", "digest made again")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
-from reliability.mutants.lie import EQUIVALENT, INVISIBLE, SURVIVED
+from reliability.mutants.lies import EQUIVALENT, INVISIBLE, SURVIVED
 
 RESULTS = "mutants.json"
 Row = Mapping[str, Any]

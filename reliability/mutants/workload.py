@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, os.environ["FAKE_TESTS"])
-from reliability.mutants.kernel import Kernel
-from reliability.mutants.plants import IN_WORKLOAD, Conduct, Place
+from reliability.mutants.kernel import IN_WORKLOAD, Conduct, Kernel, Place
 
 STEPS, SHARE_OF_CAP, CAP = 16, 0.85, 20_000_000
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from reliability.campaign import arguments, code_state, run_isolated, tell, write_results
-from reliability.power_loss.journal import Cut, Disk, Flush, Write, read_journal
-from reliability.power_loss.judge import judge
-from reliability.power_loss.session import Session, record_session
+from reliability.power_loss.recorder import Cut, Disk, Flush, Write, read_journal
+from reliability.power_loss.session import Session, judge, record_session
 
 SEED = 20261125
 CONTROLS = {"records.jsonl": r"/records\.jsonl$", "trials/": "/trials/"}

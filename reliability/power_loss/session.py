@@ -1,4 +1,4 @@
-"""Real campaigns on a recorded disk, with an agent that follows a script, and what they report."""
+"""Campaigns on a recorded disk, and the judgement of what a power loss left of it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import os
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.model.record import Record, record_digest, record_to_json
+from pagecage.model.run_files import check_traces
 from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.run_folder import RunFolder, find_run
 from tests.builders.campaigns import KIT, THREE
 from tests.builders.plans import CHOICES, plan_of
 from tests.fake_host.hosts import scripted
@@ -166,3 +169,95 @@ def _script(plan: Plan, chooser: random.Random) -> dict[str, Any]:
     lines = {trial: int(_MOST_TRACE_LINES * chooser.random() ** 4) for trial in ids}
     deaths = {trial: [chooser.choice(_DEATHS)] for trial in ids if chooser.random() < 1 / 8}
     return {"figures": figures, "trace_lines": lines, **deaths}
+
+
+@dataclass
+class Judged:
+    """The consequences of a power loss.
+
+    `lost` counts the reported records that are gone, `unreported` the others that are there, and
+    `resumed` the records that the resumed run added.
+    """
+
+    lost: int = 0
+    unreported: int = 0
+    resumed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def judge(image: Path, reports: Sequence[Report], told: int) -> Judged:
+    """Mount what a power loss left of a disk after the first `told` reports; judge and resume."""
+    judged, place = Judged(), image.with_suffix(".mounted")
+    place.mkdir(exist_ok=True)
+    try:
+        run(["mount", "-o", "loop", image, place])
+    except PagecageError as error:
+        judged.wrong.append(f"the file system cannot be mounted: {error.message}")
+        return judged
+    try:
+        for run_id in dict.fromkeys(one.run_id for one in reports):
+            _judge_run(place / "runs" / run_id, reports, told, judged)
+        if told:
+            _resume_newest(place / "runs", reports[told - 1].run_id, judged)
+    except (PagecageError, OSError, ValueError) as error:
+        judged.wrong.append(f"{type(error).__name__}: {error}")
+    finally:
+        run(["umount", place])
+    judged.wrong = list(dict.fromkeys(one.replace(f"{place}/", "") for one in judged.wrong))
+    checked = run(["e2fsck", "-f", "-n", image], check=False)
+    if checked.status != EXIT_OK:
+        judged.wrong.append(f"the file system is damaged: {checked.stdout}")
+    return judged
+
+
+def _judge_run(path: Path, reports: Sequence[Report], told: int, judged: Judged) -> None:
+    written = [one.record for one in reports if one.run_id == path.name and one.record]
+    seen = [one for one in reports[:told] if one.run_id == path.name]
+    reported = [one.record for one in seen if one.record]
+    found: list[str] = []
+    if path.exists():
+        found = _sound_records(RunFolder(path), judged)
+    elif seen:
+        judged.wrong.append(f"the reported run {path.name} is lost")
+    lost = [one for one in reported if one not in found]
+    judged.lost += len(lost)
+    judged.unreported += len(set(found) - set(reported))
+    if lost:
+        judged.wrong.append(f"{path.name}: {len(lost)} reported records are lost")
+    if found != written[: len(found)]:
+        judged.wrong.append(f"{path.name} has other records than were written")
+
+
+def _sound_records(folder: RunFolder, judged: Judged) -> list[str]:
+    try:
+        folder.plan()
+        for facts in (folder.path / "facts").glob("*.json"):
+            json.loads(facts.read_text())
+        records = folder.records()
+        attempts = [(one.trial_id, one.number) for one in folder.attempts()]
+    except (PagecageError, OSError, ValueError) as error:
+        judged.wrong.append(f"{folder.path.name} cannot be read: {error}")
+        return []
+    if attempts != [(one.trial_id, one.attempt) for one in records]:
+        judged.wrong.append(f"the readers of {folder.path.name} do not agree")
+    if damages := [one for record in records for one in check_traces(folder.path, record)]:
+        judged.wrong.append(f"{folder.path.name}: {len(damages)} times like {damages[0]}")
+    return [identity(record) for record in records]
+
+
+def _resume_newest(runs: Path, reported: str, judged: Judged) -> None:
+    folder = find_run(runs, NAME)
+    if folder.path.name < reported:
+        judged.wrong.append(f"latest-{NAME} names {folder.path.name} instead of {reported}")
+    before = [identity(record) for record in folder.records()]
+    script = runs.parent.with_suffix(".script")
+    script.write_text("{}")
+    resume(folder, script)
+    found = _sound_records(folder, judged)
+    judged.resumed = len(found) - len(before)
+    if found[: len(before)] != before:
+        judged.wrong.append("the resumed run changed earlier records")
+    counts = Counter((one.trial_id, one.number) for one in folder.attempts())
+    judged.wrong += [f"attempt {one} has {n} records" for one, n in counts.items() if n > 1]
+    if left := folder.remaining(folder.plan()):
+        judged.wrong.append(f"{len(left)} trials have no result after the resumed run")

@@ -18,10 +18,11 @@ from typing import Any
 
 from pagecage.process import run
 from reliability.campaign import RESULTS, tell, write_page
-from reliability.distributions import HOSTS, SHAPES
 from reliability.statistics.comparisons import (
     BLOCKS,
+    HOSTS,
     REPEATS,
+    SHAPES,
     SLOWDOWNS,
     SLOWDOWNS_WITHIN,
     as_json,

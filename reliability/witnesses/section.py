@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
-from reliability.witnesses.agreement import TOLERANCE, PairSummary, summaries, unexplained
+from reliability.witnesses.accounts import TOLERANCE, PairSummary, summaries, unexplained
 
 _HEAD = """## Independent witnesses
 

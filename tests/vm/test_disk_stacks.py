@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reliability.disks.campaign import GUESTS, TESTERS, measure
-from reliability.disks.findings import COLUMNS, PROVEN, REFUSED, leaks, refusals, word
+from reliability.disks.section import COLUMNS, PROVEN, REFUSED, leaks, refusals, word
 from reliability.disks.stacks import BY_NAME
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]

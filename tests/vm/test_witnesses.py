@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reliability.witnesses.agreement import unexplained
+from reliability.witnesses.accounts import unexplained
 from reliability.witnesses.campaign import measure
 from reliability.witnesses.trials import LOADS, PLANS, plan_of
 

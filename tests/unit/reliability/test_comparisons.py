@@ -9,13 +9,15 @@ import pytest
 
 from analysis.stats import FEWEST, MedianSummary
 from reliability.campaign import RESULTS
-from reliability.distributions import HOSTS, SHAPES, normal
 from reliability.statistics import comparisons
 from reliability.statistics.comparisons import (
+    HOSTS,
+    SHAPES,
     Sample,
     compare_pairs,
     compare_treatments,
     cover,
+    normal,
     without_blocks,
 )
 from reliability.statistics.section import BEFORE, NOW

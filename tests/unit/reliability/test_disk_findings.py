@@ -15,8 +15,16 @@ from pagecage.hosts.agent_package import agent_bytes
 from pagecage.process import run
 from reliability.campaign import read_results
 from reliability.disks import campaign, probe
-from reliability.disks.findings import COLUMNS, LEAKS, PROVEN, REFUSED, UNPROVEN, UNTESTED, word
-from reliability.disks.section import disks_section
+from reliability.disks.section import (
+    COLUMNS,
+    LEAKS,
+    PROVEN,
+    REFUSED,
+    UNPROVEN,
+    UNTESTED,
+    disks_section,
+    word,
+)
 from reliability.disks.stacks import BY_NAME, script
 from tests.fake_host.machine import Machine
 

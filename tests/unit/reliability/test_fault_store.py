@@ -10,8 +10,13 @@ from pathlib import Path
 from pagecage.process import run
 from reliability.campaign import code_state
 from reliability.faults.injection import Injection, Point
-from reliability.faults.results import section
-from reliability.faults.store import StoredCampaign, StoredFault, read_campaign, write_campaign
+from reliability.faults.results import (
+    StoredCampaign,
+    StoredFault,
+    read_campaign,
+    section,
+    write_campaign,
+)
 from tests.tree import ROOT
 
 FIRST, SECOND, THIRD = (

@@ -20,7 +20,7 @@ _CARELESS = """
 import ctypes, json, sys
 from pathlib import Path
 from reliability.faults.scenario import Scenario, own_role, tell
-from reliability.faults.trial import Bench, injections
+from reliability.faults.campaign import Bench, injections
 
 def start(root): return tell(root, lambda: {program} or 0)
 def text(root): return (root / "a").read_text() if (root / "a").exists() else None

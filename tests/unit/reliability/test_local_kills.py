@@ -12,9 +12,8 @@ import pytest
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
 from reliability.guest_kills.killer import Kill
-from reliability.local_kills.killer import KilledLocally
-from reliability.local_kills.place import SPOOL, data_dir, own_disk, state
-from reliability.local_kills.section import local_kills_section
+from reliability.guest_kills.section import local_kills_section
+from reliability.local_kills.killer import SPOOL, KilledLocally, data_dir, own_disk, state
 
 
 @pytest.mark.limits

@@ -12,10 +12,9 @@ import pytest
 from reliability.mutants.campaign import as_row, edits_of_records, try_all
 from reliability.mutants.evidence import evidence_lies
 from reliability.mutants.files import HONEST, results
-from reliability.mutants.lie import EQUIVALENT, INVISIBLE, SURVIVED, Mutant
+from reliability.mutants.lies import EQUIVALENT, INVISIBLE, LIES, SURVIVED, Mutant, mutants
 from reliability.mutants.section import mutants_section
 from reliability.mutants.simulation import Simulated, caught_by, simulate
-from reliability.mutants.table import LIES, mutants
 from tests.tree import ROOT
 
 STORED = json.loads((ROOT / "docs/trust/mutants.json").read_text())["mutants"]

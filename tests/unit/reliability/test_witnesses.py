@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from reliability.witnesses.accounts import data_disk, of_fio
-from reliability.witnesses.agreement import (
+from reliability.witnesses.accounts import (
     HANDED_OVER,
     JOURNAL,
     MERGED,
     NOT_YET,
     PAGE_CACHE,
+    data_disk,
     differences,
+    of_fio,
     summaries,
     unexplained,
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analysis.data.load import load_run
 from reliability.bench.bed import ratio_of_pairs
-from reliability.bench.made_run import TREATMENTS, make_run
+from reliability.bench.render import TREATMENTS, make_run
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(5, 0), (6, 0), (9, 1), (12, 2), (15, 3), (20, 5)])

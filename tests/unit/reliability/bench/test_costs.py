@@ -10,7 +10,7 @@ import pytest
 from pagecage.model.record import append_record
 from pagecage.model.trial import COLLECTORS
 from reliability.bench import fleet_growth, growth, observers, peers
-from reliability.bench.nothing import differences
+from reliability.bench.peers import differences
 from tests.fixtures.records import make_record
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.model.record import Record
-from reliability.bench.command import Timed
-from reliability.bench.start import figures
+from reliability.bench.start import Timed, figures
 from tests.fixtures.records import make_record
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pagecage.model.trial import Workload
-from reliability.mutants.lie import EQUIVALENT, INVISIBLE, Lie, Mutant
-from reliability.mutants.workload_lies import WORKLOAD_LIES
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from pagecage.model.trial import Workload
+
+SURVIVED, EQUIVALENT, INVISIBLE = "survived", "equivalent", "invisible"
 PROVEN = ("before", "collectors", "run")
 """Phases of the agent after the proof of the limits and before the launch."""
 RUNNING = ("launch", "go", "middle")
@@ -14,6 +17,135 @@ NOT_PREPARED, NOT_QUIET = "outcome: not_prepared", "host_quiet: not_quiet"
 WRONG = "outcome: wrong_answer"
 CONTRADICTORY, NOT_REACHED = "consistency: contradictory", "cache_state: not_reached"
 BEFORE = "It happens before the measured part, of which the counters are differences."
+
+
+@dataclass(frozen=True)
+class Lie:
+    """One lie.
+
+    `plant` names what is planted: a plant of the kernel, of the agent's clocks and collectors, of
+    the data, or of the files of a run. `expected` begins the words of the verdict that catches it
+    ("limits: leaky"), or is `equivalent` or `invisible`, and then `why` gives the reason. `conduct`
+    are changes of the workload's conduct, `trial` of the trial, `environment` of the fake systemd.
+    """
+
+    group: str
+    name: str
+    plant: str
+    moments: tuple[str, ...]
+    expected: str
+    why: str = ""
+    conduct: Mapping[str, Any] = field(default_factory=dict)
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    lie: Lie
+    moment: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.lie.name} ({self.moment})" if self.moment else self.lie.name
+
+
+WORKLOAD_LIES = (
+    Lie(
+        "workload",
+        "skips half of the blocks",
+        "none",
+        ("",),
+        NOT_PREPARED,
+        conduct={"skips_from": 8},
+    ),
+    Lie(
+        "workload",
+        "skips half of the blocks, faster",
+        "none",
+        ("",),
+        NOT_PREPARED,
+        conduct={"skips_from": 8, "waits": False},
+    ),
+    Lie(
+        "workload",
+        "good checksum without reading",
+        "none",
+        ("",),
+        NOT_PREPARED,
+        conduct={"skips_from": 0},
+    ),
+    Lie(
+        "workload",
+        "reads every block twice past the cache",
+        "none",
+        ("",),
+        LEAKY,
+        conduct={"reads_twice": True, "reads_cached": False},
+    ),
+    Lie(
+        "workload",
+        "reads from another file",
+        "none",
+        ("",),
+        CONTRADICTORY,
+        conduct={"reads_file": False},
+    ),
+    Lie(
+        "workload",
+        "O_DIRECT against the plan",
+        "none",
+        ("",),
+        CONTRADICTORY,
+        conduct={"reads_cached": False},
+    ),
+    Lie(
+        "workload",
+        "exits with 0 in the middle",
+        "none",
+        ("",),
+        "outcome: failed",
+        conduct={"exits_from": 8},
+    ),
+    Lie(
+        "workload",
+        "does its reads in another cgroup",
+        "none",
+        ("",),
+        NOT_PREPARED,
+        conduct={"is_outside": True},
+    ),
+    Lie(
+        "workload",
+        "its clock runs at half speed",
+        "none",
+        ("",),
+        CONTRADICTORY,
+        conduct={"clock": 0.5},
+    ),
+    Lie(
+        "workload",
+        "its clock runs at double speed",
+        "none",
+        ("",),
+        CONTRADICTORY,
+        conduct={"clock": 2.0},
+    ),
+    Lie(
+        "workload", "reports twice the bytes", "none", ("",), NOT_PREPARED, conduct={"claims": 2.0}
+    ),
+    Lie(
+        "workload",
+        "good checksum of resident data without reading",
+        "none",
+        ("",),
+        INVISIBLE,
+        "No counter shows reads of memory. Nothing but the checksum tells them.",
+        conduct={"skips_from": 0},
+        trial={"cache": "resident"},
+    ),
+)
+"""Each at no moment of its own: the workload behaves so all the time."""
 
 
 _WRITTEN = (
