@@ -37,7 +37,18 @@ def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
     """
     try:
         with session:
-            _measure(parts, session, results)
+            began = time.monotonic()
+            for place, part in enumerate(parts):
+                left = time_left(parts[:place], parts[place:], time.monotonic() - began)
+                tell(
+                    f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about"
+                    f" {minutes(left)} left)"
+                )
+                results.begin(part.name, harness())
+                for figure in part.measure(session):
+                    show(figure)
+                    results.add(figure, session.about)
+                results.complete()
     except KeyboardInterrupt:
         tell(f"interrupted: {results.count} figures are kept in {RESULTS.relative_to(TOP)}")
         return EXIT_INTERRUPTED
@@ -46,21 +57,6 @@ def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
         return error.exit_code
     tell(f"written: {RESULTS.relative_to(TOP)}")
     return EXIT_OK
-
-
-def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
-    began = time.monotonic()
-    for place, part in enumerate(parts):
-        left = time_left(parts[:place], parts[place:], time.monotonic() - began)
-        tell(
-            f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about"
-            f" {minutes(left)} left)"
-        )
-        results.begin(part.name, harness())
-        for figure in part.measure(session):
-            show(figure)
-            results.add(figure, session.about)
-        results.complete()
 
 
 def time_left(done: Sequence[Part], lacking: Sequence[Part], seconds: float) -> float:

@@ -279,7 +279,14 @@ def in_guest(bed: Bed, rounds: int = ROUNDS) -> Costs:
     folder, files = f"{bed.host.spool_dir}/peers", scratch() / "peers"
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True)
-    _bring(bed, folder)
+    source = scratch() / "true"
+    source.mkdir(parents=True, exist_ok=True)
+    (source / "true.c").write_text("int main(void) { return 0; }\n")
+    run(["gcc", "-static", "-O1", "-o", source / "true", source / "true.c"])
+    bed.host.push([Path(_benchexec())], folder)
+    bed.host.push([source / "true"], f"{folder}/image")
+    bed.run("systemctl", "start", "docker")
+    bed.run("sh", "-c", f"tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null")
     (files / "steps.json").write_text(json.dumps(steps(commands(folder), rounds, folder)))
     requests = write_requests(files, folder, bed.host.data_dir, rounds)
     bed.host.push([make_agent_package(TOP).agent, files / "steps.json", *requests], folder)
@@ -317,17 +324,6 @@ def _benchexec() -> str:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     return str(spec.submodule_search_locations[0])
-
-
-def _bring(bed: Bed, folder: str) -> None:
-    source = scratch() / "true"
-    source.mkdir(parents=True, exist_ok=True)
-    (source / "true.c").write_text("int main(void) { return 0; }\n")
-    run(["gcc", "-static", "-O1", "-o", source / "true", source / "true.c"])
-    bed.host.push([Path(_benchexec())], folder)
-    bed.host.push([source / "true"], f"{folder}/image")
-    bed.run("systemctl", "start", "docker")
-    bed.run("sh", "-c", f"tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null")
 
 
 def measure(session: Session) -> Iterator[Figure]:

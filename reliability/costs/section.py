@@ -98,7 +98,27 @@ def costs_section(results: Path) -> Iterator[str]:
     yield _HEAD
     found: dict[str, Any] = json.loads((results / "costs.json").read_text())
     yield from _nothing(found)
-    yield from _observers(found)
+    yield _OBSERVERS
+    places = {
+        "guest": ("In the guest, on an emulated CPU", "make bench ONLY=observers HOST=vm"),
+        "natively": ("On this machine, without cgroups", "make bench ONLY=observers HOST=local"),
+    }
+    for place, (where, command) in places.items():
+        if trials := found.get("observers", {}).get(place):
+            yield f"**{where}** (`{command}`)\n"
+            yield markdown_table(_COLUMNS, list(_observer_rows(trials)))
+            yield _gaps(trials)
+        else:
+            yield f"**{where}**: not measured yet (`{command}`).\n"
+    rows = found.get("sampler", [])
+    for row in rows:
+        pairs = [one["with"] / one["without"] for one in row["rows"]]
+        middle, low, high = median_with_interval(pairs)
+        words = _marked(_words((middle, low, high)), middle >= LEAST_SPEED)
+        yield (
+            f"The sampler alone, {row['where']}: {words} of the speed, in {len(pairs)} pairs"
+            f" (`{row['command']}`).\n"
+        )
     yield from _growth(found)
     yield from _fleets(found)
     yield from _reports(found)
@@ -144,22 +164,6 @@ def _marked(words: str, is_met: bool) -> str:
     return words if is_met else f"**{words}**"
 
 
-def _observers(found: Row) -> Iterator[str]:
-    yield _OBSERVERS
-    places = {
-        "guest": ("In the guest, on an emulated CPU", "make bench ONLY=observers HOST=vm"),
-        "natively": ("On this machine, without cgroups", "make bench ONLY=observers HOST=local"),
-    }
-    for place, (where, command) in places.items():
-        if trials := found.get("observers", {}).get(place):
-            yield f"**{where}** (`{command}`)\n"
-            yield markdown_table(_COLUMNS, list(_observer_rows(trials)))
-            yield _gaps(trials)
-        else:
-            yield f"**{where}**: not measured yet (`{command}`).\n"
-    yield from _sampler(found.get("sampler", []))
-
-
 _COLUMNS = ["file", "collectors", "pairs", "speed", "p99 of a block", "bytes from the disk", "goal"]
 
 
@@ -202,18 +206,6 @@ def _gaps(trials: Sequence[Row]) -> str:
         f"The sampler's gaps, of 100 ms each by design: {'; '.join(parts)}. A gap of more than"
         " 1 s makes the sampler's trace `partial`.\n"
     )
-
-
-def _sampler(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the effect of the sampler alone, which no trial is without."""
-    for row in rows:
-        pairs = [one["with"] / one["without"] for one in row["rows"]]
-        middle, low, high = median_with_interval(pairs)
-        words = _marked(_words((middle, low, high)), middle >= LEAST_SPEED)
-        yield (
-            f"The sampler alone, {row['where']}: {words} of the speed, in {len(pairs)} pairs"
-            f" (`{row['command']}`).\n"
-        )
 
 
 def _growth(found: Row) -> Iterator[str]:

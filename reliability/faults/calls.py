@@ -76,17 +76,13 @@ def _target(pid: int, name: str, arguments: list[int]) -> str:
         where = "cwd" if descriptor == 0xFFFFFF9C else f"fd/{descriptor}"  # AT_FDCWD
         return f"{_link(pid, where)}/{text}"
     if name in calls.FORKS:
-        return _clone_kind(pid, name, arguments)
+        flags = arguments[0] if name == "clone" else 0
+        if name == "clone3":
+            flags = int.from_bytes(_memory(pid, arguments[0], 8), "little")
+        return "thread" if flags & 0x10000 else "process"
     if name in calls.SIGNALS:
         return f"signal {arguments[1]}"
     return _link(pid, f"fd/{arguments[0] & 0xFFFFFFFF}")
-
-
-def _clone_kind(pid: int, name: str, arguments: list[int]) -> str:
-    flags = arguments[0] if name == "clone" else 0
-    if name == "clone3":
-        flags = int.from_bytes(_memory(pid, arguments[0], 8), "little")
-    return "thread" if flags & 0x10000 else "process"
 
 
 def _link(pid: int, name: str) -> str:

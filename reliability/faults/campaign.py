@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any
 
@@ -207,17 +206,13 @@ def _spread(
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         before = (one for one in chosen if time.monotonic() < until)
         done = (pool.apply_async(_judge, (one,)) for one in before)
-        yield from _in_turn(done, 2 * workers)
+        # only so many are started ahead, so that time can run out
+        waiting = deque(islice(done, 2 * workers))
+        while waiting:
+            yield waiting.popleft().get()
+            waiting.extend(islice(done, 1))
         pool.map(_close, range(workers * 4), chunksize=1)
     bench.close()
-
-
-def _in_turn(started: Iterator[AsyncResult[Judged]], ahead: int) -> Iterator[Judged]:
-    """Yield results in their order; only so many are started ahead, so that time can run out."""
-    waiting = deque(islice(started, ahead))
-    while waiting:
-        yield waiting.popleft().get()
-        waiting.extend(islice(started, 1))
 
 
 def _judge(injection: Injection) -> Judged:

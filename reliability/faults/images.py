@@ -63,13 +63,9 @@ def _ensure(root: Path) -> int:
     return EXIT_OK
 
 
-def _image(root: Path) -> GuestImage:
-    return GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)
-
-
 def image(root: Path) -> dict[str, str] | None:
     """Return the files of an image that has its name; None without one."""
-    found = _image(root)
+    found = GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)
     if not found.directory.exists():
         return None
     paths: list[Path] = [getattr(found, name) for name in _FILES]

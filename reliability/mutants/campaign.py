@@ -75,7 +75,7 @@ def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
         if is_forged
         else {EXAGGERATED: WHY_EXAGGERATED, WITHOUT_RULE: WHY_WITHOUT_RULE}.get(name, "")
     )
-    lie = Lie(group, name, "", (how,), INVISIBLE if why else "", why)
+    lie = Lie(group, name, INVISIBLE if why else "", "", (how,), why)
     is_verdict = group in ("services", "evidence") or ":" not in found
     kind = found if is_verdict else found.partition(":")[0]
     return result(Mutant(lie, how), kind, found)

@@ -24,7 +24,7 @@ from reliability.mutants.simulation import Simulated, simulated_trial, verdict_o
 HOW = ("as it is", "digest removed", "digest made again")
 """The editor's treatment of the record's digest."""
 Data = dict[str, Any]
-HONEST = Mutant(Lie("files", "none", "none", ("",), SURVIVED), "")
+HONEST = Mutant(Lie("files", "none", SURVIVED), "")
 
 
 def build(folder: Path, honest: Simulated) -> Path:

@@ -31,9 +31,9 @@ class Lie:
 
     group: str
     name: str
-    plant: str
-    moments: tuple[str, ...]
     expected: str
+    plant: str = "none"
+    moments: tuple[str, ...] = ("",)
     why: str = ""
     conduct: Mapping[str, Any] = field(default_factory=dict)
     trial: Mapping[str, Any] = field(default_factory=dict)
@@ -51,96 +51,32 @@ class Mutant:
 
 
 WORKLOAD_LIES = (
-    Lie(
-        "workload",
-        "skips half of the blocks",
-        "none",
-        ("",),
-        NOT_PREPARED,
-        conduct={"skips_from": 8},
-    ),
+    Lie("workload", "skips half of the blocks", NOT_PREPARED, conduct={"skips_from": 8}),
     Lie(
         "workload",
         "skips half of the blocks, faster",
-        "none",
-        ("",),
         NOT_PREPARED,
         conduct={"skips_from": 8, "waits": False},
     ),
-    Lie(
-        "workload",
-        "good checksum without reading",
-        "none",
-        ("",),
-        NOT_PREPARED,
-        conduct={"skips_from": 0},
-    ),
+    Lie("workload", "good checksum without reading", NOT_PREPARED, conduct={"skips_from": 0}),
     Lie(
         "workload",
         "reads every block twice past the cache",
-        "none",
-        ("",),
         LEAKY,
         conduct={"reads_twice": True, "reads_cached": False},
     ),
-    Lie(
-        "workload",
-        "reads from another file",
-        "none",
-        ("",),
-        CONTRADICTORY,
-        conduct={"reads_file": False},
-    ),
-    Lie(
-        "workload",
-        "O_DIRECT against the plan",
-        "none",
-        ("",),
-        CONTRADICTORY,
-        conduct={"reads_cached": False},
-    ),
-    Lie(
-        "workload",
-        "exits with 0 in the middle",
-        "none",
-        ("",),
-        "outcome: failed",
-        conduct={"exits_from": 8},
-    ),
-    Lie(
-        "workload",
-        "does its reads in another cgroup",
-        "none",
-        ("",),
-        NOT_PREPARED,
-        conduct={"is_outside": True},
-    ),
-    Lie(
-        "workload",
-        "its clock runs at half speed",
-        "none",
-        ("",),
-        CONTRADICTORY,
-        conduct={"clock": 0.5},
-    ),
-    Lie(
-        "workload",
-        "its clock runs at double speed",
-        "none",
-        ("",),
-        CONTRADICTORY,
-        conduct={"clock": 2.0},
-    ),
-    Lie(
-        "workload", "reports twice the bytes", "none", ("",), NOT_PREPARED, conduct={"claims": 2.0}
-    ),
+    Lie("workload", "reads from another file", CONTRADICTORY, conduct={"reads_file": False}),
+    Lie("workload", "O_DIRECT against the plan", CONTRADICTORY, conduct={"reads_cached": False}),
+    Lie("workload", "exits with 0 in the middle", "outcome: failed", conduct={"exits_from": 8}),
+    Lie("workload", "does its reads in another cgroup", NOT_PREPARED, conduct={"is_outside": True}),
+    Lie("workload", "its clock runs at half speed", CONTRADICTORY, conduct={"clock": 0.5}),
+    Lie("workload", "its clock runs at double speed", CONTRADICTORY, conduct={"clock": 2.0}),
+    Lie("workload", "reports twice the bytes", NOT_PREPARED, conduct={"claims": 2.0}),
     Lie(
         "workload",
         "good checksum of resident data without reading",
-        "none",
-        ("",),
         INVISIBLE,
-        "No counter shows reads of memory. Nothing but the checksum tells them.",
+        why="No counter shows reads of memory. Nothing but the checksum tells them.",
         conduct={"skips_from": 0},
         trial={"cache": "resident"},
     ),
@@ -150,47 +86,26 @@ WORKLOAD_LIES = (
 
 _WRITTEN = (
     Lie(
-        "limits",
-        "never written: both",
-        "none",
-        ("",),
-        REFUSED,
-        environment={"FAKE_FORGETS": "io.max memory.max"},
+        "limits", "never written: both", REFUSED, environment={"FAKE_FORGETS": "io.max memory.max"}
     ),
-    Lie(
-        "limits",
-        "never written: io.max",
-        "none",
-        ("",),
-        REFUSED,
-        environment={"FAKE_FORGETS": "io.max"},
-    ),
-    Lie(
-        "limits",
-        "never written: memory.max",
-        "none",
-        ("",),
-        REFUSED,
-        environment={"FAKE_FORGETS": "memory.max"},
-    ),
+    Lie("limits", "never written: io.max", REFUSED, environment={"FAKE_FORGETS": "io.max"}),
+    Lie("limits", "never written: memory.max", REFUSED, environment={"FAKE_FORGETS": "memory.max"}),
     Lie(
         "limits",
         "written on another disk",
-        "none",
-        ("",),
         REFUSED,
         environment={"FAKE_NODE": "/dev/otherdisk", "FAKE_OTHER_NODE": "/dev/fakedisk"},
     ),
     Lie(
         "limits",
         "memory.max held by an ancestor alone",
+        REFUSED,
         "ancestor memory.max",
         ("cache",),
-        REFUSED,
         environment={"FAKE_FORGETS": "memory.max"},
     ),
-    Lie("limits", "workload started in another cgroup", "leave", ("launch",), NOT_PREPARED),
-    Lie("limits", "workload leaves its cgroup", "leave", ("go", "middle", "last"), NOT_PREPARED),
+    Lie("limits", "workload started in another cgroup", NOT_PREPARED, "leave", ("launch",)),
+    Lie("limits", "workload leaves its cgroup", NOT_PREPARED, "leave", ("go", "middle", "last")),
 )
 
 
@@ -199,30 +114,30 @@ def _changed() -> list[Lie]:
     for name in ("rbps", "memory.max"):
         for how in ("raised", "max"):
             found += [
-                Lie("limits", f"{name}: {how}", f"{name} {how}", PROVEN, REFUSED),
-                Lie("limits", f"{name}: {how}", f"{name} {how}", ("launch",), REFUSED),
-                Lie("limits", f"{name}: {how}", f"{name} {how}", ("go", "middle", "late"), LEAKY),
+                Lie("limits", f"{name}: {how}", REFUSED, f"{name} {how}", PROVEN),
+                Lie("limits", f"{name}: {how}", REFUSED, f"{name} {how}", ("launch",)),
+                Lie("limits", f"{name}: {how}", LEAKY, f"{name} {how}", ("go", "middle", "late")),
                 Lie(
                     "limits",
                     f"{name}: {how}, put back",
+                    LEAKY,
                     f"{name} {how}, put back",
                     ("middle", "go"),
-                    LEAKY,
                 ),
                 Lie(
                     "limits",
                     f"{name}: {how}, put back",
+                    EQUIVALENT,
                     f"{name} {how}, put back",
                     ("before",),
-                    EQUIVALENT,
                     "The limit is back before the workload starts.",
                 ),
                 Lie(
                     "limits",
                     f"{name}: {how}",
+                    EQUIVALENT,
                     f"{name} {how}",
                     ("stop",),
-                    EQUIVALENT,
                     "The measured part has ended.",
                 ),
             ]
@@ -233,20 +148,20 @@ def _ancestors() -> list[Lie]:
     found: list[Lie] = []
     for name in ("memory.max", "io.max"):
         found += [
-            Lie("limits", f"ancestor with a tighter {name}", f"ancestor {name}", PROVEN, REFUSED),
+            Lie("limits", f"ancestor with a tighter {name}", REFUSED, f"ancestor {name}", PROVEN),
             Lie(
                 "limits",
                 f"ancestor with a tighter {name}",
+                LEAKY,
                 f"ancestor {name}",
                 ("go", "middle"),
-                LEAKY,
             ),
             Lie(
                 "limits",
                 f"ancestor with a tighter {name}, put back",
+                LEAKY,
                 f"ancestor {name}, put back",
                 ("middle",),
-                LEAKY,
             ),
         ]
     return found
@@ -256,38 +171,29 @@ def _cache() -> list[Lie]:
     resident = {"cache": "resident"}
     elsewhere = {"is_charged_elsewhere": True}
     return [
-        Lie("cache", "warmed by another process", "warm", ("slice", *PROVEN), NOT_PREPARED),
-        Lie("cache", "warmed by another process", "warm", ("launch", "go", "middle"), NOT_PREPARED),
+        Lie("cache", "warmed by another process", NOT_PREPARED, "warm", ("slice", *PROVEN)),
+        Lie("cache", "warmed by another process", NOT_PREPARED, "warm", ("launch", "go", "middle")),
         Lie(
             "cache",
             "dropped by another process",
+            NOT_PREPARED,
             "drop",
             ("slice", *PROVEN, "launch"),
-            NOT_PREPARED,
             trial=resident,
             conduct={"is_warm": False},
         ),
         Lie(
             "cache",
             "dropped by another process",
+            NOT_PREPARED,
             "drop",
             ("go", "middle"),
-            NOT_PREPARED,
             trial=resident,
         ),
-        Lie(
-            "cache",
-            "pages charged to another cgroup",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct=elsewhere,
-        ),
+        Lie("cache", "pages charged to another cgroup", NOT_PREPARED, conduct=elsewhere),
         Lie(
             "cache",
             "the workload had read its file before `go`",
-            "none",
-            ("",),
             NOT_REACHED,
             conduct={"is_warm": True},
         ),
@@ -297,19 +203,19 @@ def _cache() -> list[Lie]:
 def _neighbours() -> list[Lie]:
     threads = {"cpus": 1.6}
     return [
-        Lie("neighbours", "on the disk", "on disk", ("middle", "go", "late"), NOT_QUIET),
-        Lie("neighbours", "on the disk", "on disk", ("slice", "launch"), EQUIVALENT, BEFORE),
-        Lie("neighbours", "on the CPU", "on cpu", ("middle", "go"), NOT_QUIET),
-        Lie("neighbours", "on the CPU", "on cpu", ("launch",), EQUIVALENT, BEFORE),
+        Lie("neighbours", "on the disk", NOT_QUIET, "on disk", ("middle", "go", "late")),
+        Lie("neighbours", "on the disk", EQUIVALENT, "on disk", ("slice", "launch"), BEFORE),
+        Lie("neighbours", "on the CPU", NOT_QUIET, "on cpu", ("middle", "go")),
+        Lie("neighbours", "on the CPU", EQUIVALENT, "on cpu", ("launch",), BEFORE),
         Lie(
             "neighbours",
             "on the CPUs of many threads",
+            NOT_QUIET,
             "beside threads",
             ("middle",),
-            NOT_QUIET,
             conduct=threads,
         ),
-        Lie("neighbours", "hypervisor takes CPU time", "stolen", ("middle",), NOT_QUIET),
+        Lie("neighbours", "hypervisor takes CPU time", NOT_QUIET, "stolen", ("middle",)),
     ]
 
 
@@ -317,9 +223,9 @@ def _settings() -> list[Lie]:
     why = "Queue settings are read before the measured part and at its end, not in between."
     name = "read-ahead of the disk is changed"
     return [
-        Lie("settings", name, "read-ahead", ("go", "middle", "late"), CONTRADICTORY),
-        Lie("settings", f"{name}, put back", "read-ahead, put back", ("middle",), INVISIBLE, why),
-        Lie("settings", name, "read-ahead", ("stop",), EQUIVALENT, "The measured part has ended."),
+        Lie("settings", name, CONTRADICTORY, "read-ahead", ("go", "middle", "late")),
+        Lie("settings", f"{name}, put back", INVISIBLE, "read-ahead, put back", ("middle",), why),
+        Lie("settings", name, EQUIVALENT, "read-ahead", ("stop",), "The measured part has ended."),
     ]
 
 
@@ -332,9 +238,9 @@ def _collectors() -> list[Lie]:
         "sampler counts half",
     )
     return [
-        *(Lie("collectors", name, name, ("go", "middle"), CONTRADICTORY) for name in names),
-        *(Lie("collectors", name, name, ("run",), CONTRADICTORY) for name in names),
-        Lie("collectors", "samples of another disk", "samples of another disk", ("",), LEAKY),
+        *(Lie("collectors", name, CONTRADICTORY, name, ("go", "middle")) for name in names),
+        *(Lie("collectors", name, CONTRADICTORY, name, ("run",)) for name in names),
+        Lie("collectors", "samples of another disk", LEAKY, "samples of another disk", ("",)),
     ]
 
 
@@ -343,34 +249,34 @@ def _data() -> list[Lie]:
     found = []
     for name in ("zeros", "compressible", "duplicate"):
         found += [
-            Lie("data", f"{name} content", name, ("cache",), WRONG, conduct=honest),
+            Lie("data", f"{name} content", WRONG, name, ("cache",), conduct=honest),
             Lie(
                 "data",
                 f"{name} content, checksum replaced",
+                "outcome: not_prepared",
                 f"{name}, new checksum",
                 ("storage",),
-                "outcome: not_prepared",
                 conduct=honest,
             ),
             Lie(
                 "data",
                 f"{name} content, checksum replaced",
+                INVISIBLE,
                 f"{name}, new checksum",
                 ("cache",),
-                INVISIBLE,
                 "Data and checksum that are replaced between their check and the start"
                 " are another dataset, whose reads look the same.",
                 conduct=honest,
             ),
         ]
     return [
-        Lie("data", "sparse file", "sparse", ("storage",), "outcome: failed", conduct=honest),
+        Lie("data", "sparse file", "outcome: failed", "sparse", ("storage",), conduct=honest),
         Lie(
             "data",
             "sparse file, checksum replaced",
+            NOT_PREPARED,
             "sparse, new checksum",
             ("cache",),
-            NOT_PREPARED,
             conduct=honest,
         ),
         *found,
@@ -382,10 +288,8 @@ def _planned_direct() -> Lie:
     return Lie(
         "workload",
         "direct reads of other blocks, sum from a copy in memory",
-        "none",
-        ("",),
         INVISIBLE,
-        why,
+        why=why,
         conduct={"reads_cached": False, "reads_file": False},
         trial={"workload": Workload("pcread", ("--file", "{file}", "--direct"))},
     )
@@ -393,12 +297,12 @@ def _planned_direct() -> Lie:
 
 def _counters() -> list[Lie]:
     return [
-        Lie("counters", "io.stat wraps at 2^32", "wrap 2^32", ("",), NOT_PREPARED),
-        Lie("counters", "io.stat wraps at 2^64", "wrap 2^64", ("",), NOT_PREPARED),
-        Lie("counters", "diskstats wraps", "wrap disk", ("",), CONTRADICTORY),
-        Lie("counters", "diskstats stands still", "freeze disk", ("",), CONTRADICTORY),
+        Lie("counters", "io.stat wraps at 2^32", NOT_PREPARED, "wrap 2^32", ("",)),
+        Lie("counters", "io.stat wraps at 2^64", NOT_PREPARED, "wrap 2^64", ("",)),
+        Lie("counters", "diskstats wraps", CONTRADICTORY, "wrap disk", ("",)),
+        Lie("counters", "diskstats stands still", CONTRADICTORY, "freeze disk", ("",)),
         *(
-            Lie("counters", f"{name} goes back", f"less {name}", ("",), CONTRADICTORY)
+            Lie("counters", f"{name} goes back", CONTRADICTORY, f"less {name}", ("",))
             for name in ("cpu.stat", "rios", "io.pressure")
         ),
     ]
@@ -407,27 +311,27 @@ def _counters() -> list[Lie]:
 def _clocks() -> list[Lie]:
     tcg = {"facts": {"cpu_model": "QEMU TCG CPU version 2.5+"}}
     return [
-        Lie("clocks", "wall clock steps", "wall clock steps", ("middle",), CONTRADICTORY),
-        Lie("clocks", "wall clock steps", "wall clock steps", ("go",), CONTRADICTORY),
+        Lie("clocks", "wall clock steps", CONTRADICTORY, "wall clock steps", ("middle",)),
+        Lie("clocks", "wall clock steps", CONTRADICTORY, "wall clock steps", ("go",)),
         Lie(
             "clocks",
             "wall clock steps",
+            EQUIVALENT,
             "wall clock steps",
             ("slice",),
-            EQUIVALENT,
             "Figures rest on CLOCK_MONOTONIC, and all readings of the wall clock are later.",
         ),
-        Lie("clocks", "CLOCK_MONOTONIC at half speed", "monotonic clock is slow", ("go",), LEAKY),
+        Lie("clocks", "CLOCK_MONOTONIC at half speed", LEAKY, "monotonic clock is slow", ("go",)),
         Lie(
             "clocks",
             "guest stopped with its clock for 2 s",
+            CONTRADICTORY,
             "guest stopped with its clock",
             ("middle",),
-            CONTRADICTORY,
         ),
-        Lie("clocks", "machine paused for 2 s", "pause", ("middle",), NOT_QUIET),
-        Lie("clocks", "machine paused for 0.8 s", "short pause", ("middle",), NOT_QUIET),
-        Lie("clocks", "emulated CPU passed off as real", "none", ("",), "emulated: yes", trial=tcg),
+        Lie("clocks", "machine paused for 2 s", NOT_QUIET, "pause", ("middle",)),
+        Lie("clocks", "machine paused for 0.8 s", NOT_QUIET, "short pause", ("middle",)),
+        Lie("clocks", "emulated CPU passed off as real", "emulated: yes", trial=tcg),
     ]
 
 
