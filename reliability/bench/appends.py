@@ -38,7 +38,7 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Bed, Figure, ratio_of_pairs
+from reliability.bench.bed import Bed, Figure, figure_of_pairs
 from reliability.bench.results import show
 from reliability.campaign import tell
 
@@ -151,11 +151,8 @@ def compare(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
         turns = list(zip(match.sides, (ours, theirs), strict=True))
         for words, kept in turns if number % 2 else reversed(turns):
             kept.append(pcappend(*words)[match.figure])
-    ratio, low, high = ratio_of_pairs(theirs, ours)
-    aim, met = "none set", True
-    if aimed and match.least is not None:
-        aim, met = f"lower bound {match.least:.3g} or more", low >= match.least
-    return Figure(match.name, ratio, low, high, aim, met, PAIRS, _sentence(match))
+    least = match.least if aimed else None
+    return figure_of_pairs(match.name, theirs, ours, _sentence(match), least_low=least)
 
 
 _FIGURES = {

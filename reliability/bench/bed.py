@@ -138,6 +138,35 @@ def median_with_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return median(ordered), ordered[k], ordered[-1 - k]
 
 
+def figure_of_pairs(
+    name: str,
+    numerators: list[float],
+    denominators: list[float],
+    says: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    least_low: float | None = None,
+) -> Figure:
+    """Return the median of the pairwise ratios, with one aim: for the ratio, or for its lower
+    bound (`least_low`).
+    """
+    ratio, low, high = ratio_of_pairs(numerators, denominators)
+    aim, met = "none set", True
+    if least is not None:
+        aim, met = f"{least:g} or more", ratio >= least
+    elif most is not None:
+        aim, met = f"{most:g} or less", ratio <= most
+    elif least_low is not None:
+        aim, met = f"lower bound {least_low:.3g} or more", low >= least_low
+    return Figure(name, ratio, low, high, aim, met, len(denominators), says)
+
+
+def single_figure(name: str, value: float, aim: str, met: bool, says: str) -> Figure:
+    """Return a figure that was measured once."""
+    return Figure(name, value, value, value, aim, met, 1, says)
+
+
 def growth_figure(name: str, growth: float, says: str, most: float = MOST_GROWTH) -> Figure:
     aim = f"{most:g} or less"
     return Figure(name, growth, growth, growth, aim, growth <= most, 1, says)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from reliability.bench.bed import Bed, Figure
+from reliability.bench.bed import Bed, Figure, single_figure
 from reliability.campaign import tell
 
 SECONDS = 10
@@ -57,6 +57,5 @@ def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -
         f"{achieved:,.0f} of {cap:,} {'bytes' if 'Bandwidth' in name else 'I/Os'} a second for"
         f" {SECONDS} s"
     )
-    return Figure(
-        f"{name}={cap}", ratio, ratio, ratio, "0.985 to 1.015", 0.985 <= ratio <= 1.015, 1, says
-    )
+    is_met = 0.985 <= ratio <= 1.015
+    return single_figure(f"{name}={cap}", ratio, "0.985 to 1.015", is_met, says)

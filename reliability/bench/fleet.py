@@ -27,7 +27,7 @@ from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.trial import Trial, Workload, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Figure, scratch
+from reliability.bench.bed import Figure, scratch, single_figure
 from reliability.campaign import tell
 
 FEW, MANY = 4, 24
@@ -131,14 +131,11 @@ def main(group: str) -> int:
             if more
             else []
         ),
-        Figure(
+        single_figure(
             "24 trials / 4 trials, all hosts",
-            all_many / all_few,
-            all_many / all_few,
             all_many / all_few,
             "about 1",
             all_many < 1.5 * all_few,
-            1,
             f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts",
         ),
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reliability.bench.bed import DATASET_BYTES, Bed, Figure, ratio_of_pairs
+from reliability.bench.bed import DATASET_BYTES, Bed, Figure, figure_of_pairs
 from reliability.bench.reading import pcread
 from reliability.campaign import tell
 
@@ -39,18 +39,6 @@ def measure(bed: Bed) -> Iterator[Figure]:
     ]
     mapped, heap, copied = map(list, zip(*rounds, strict=True))
     says = f"bytes a second, {DATASET_BYTES >> 20} MiB in order, pages mapped beforehand"
-    yield _figure("resident mapping / heap", mapped, heap, 0.97, says)
-    yield _figure(
-        "heap / memcpy",
-        heap,
-        copied,
-        1.0,
-        f"bytes a second summed by bytes a second copied, {DATASET_BYTES >> 20} MiB",
-    )
-
-
-def _figure(name: str, ours: list[float], theirs: list[float], least: float, says: str) -> Figure:
-    ratio, low, high = ratio_of_pairs(ours, theirs)
-    return Figure(
-        name, ratio, low, high, f"lower bound {least} or more", low >= least, len(ours), says
-    )
+    yield figure_of_pairs("resident mapping / heap", mapped, heap, says, least_low=0.97)
+    says = f"bytes a second summed by bytes a second copied, {DATASET_BYTES >> 20} MiB"
+    yield figure_of_pairs("heap / memcpy", heap, copied, says, least_low=1.0)

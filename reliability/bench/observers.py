@@ -28,7 +28,14 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from reliability.bench.bed import LEAST_SPEED, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.bed import (
+    LEAST_SPEED,
+    Figure,
+    Session,
+    figure_of_pairs,
+    scratch,
+    single_figure,
+)
 from reliability.bench.trials import tell_event
 from reliability.campaign import tell
 
@@ -182,16 +189,11 @@ def figures(found: Sequence[Observed], prefix: str) -> Iterator[Figure]:
     pairs = dict.fromkeys((one.reader, one.beside) for one in found if one.beside != BUSY)
     for reader, name in pairs:
         with_them, without = pairs_of(found, reader, name)
-        ratio, low, high = ratio_of_pairs(with_them, without)
         says = f"{median(with_them) / 1e6:.2f} and {median(without) / 1e6:.2f} MB/s"
-        yield Figure(
-            f"{prefix}{name} / none, {reader} file", ratio, low, high, f"{LEAST_SPEED:g} or more",
-            ratio >= LEAST_SPEED, len(without), says,
-        )  # fmt: skip
+        title = f"{prefix}{name} / none, {reader} file"
+        yield figure_of_pairs(title, with_them, without, says, least=LEAST_SPEED)
     gap = max(one.longest_gap_seconds for one in found)
-    yield Figure(
-        f"{prefix}longest gap of the sampler, s", gap, gap, gap, "1 or less", gap <= 1, 1, ""
-    )
+    yield single_figure(f"{prefix}longest gap of the sampler, s", gap, "1 or less", gap <= 1, "")
 
 
 def pairs_of(found: Sequence[Observed], reader: str, name: str) -> tuple[list[float], list[float]]:

@@ -32,7 +32,7 @@ from reliability.bench.bed import (
     Bed,
     Figure,
     Session,
-    ratio_of_pairs,
+    figure_of_pairs,
     scratch,
     started,
 )
@@ -342,13 +342,10 @@ def figures(costs: Costs, prefix: str) -> Iterator[Figure]:
     """Yield the ratio of a trial to each peer."""
     trials = costs.trial
     for name, cost in costs.peers.items():
-        ratio, low, high = ratio_of_pairs(list(trials.seconds), list(cost.seconds))
         says = f"{_said(trials)} a trial of nothing, {_said(cost)} {name}"
-        aim = MOST_TIMES_PEER.get(name)
-        stated = "none set" if aim is None else f"{aim:g} or less"
-        met = aim is None or ratio <= aim
-        count = len(cost.seconds)
-        yield Figure(f"{prefix}trial / {name}", ratio, low, high, stated, met, count, says)
+        sides = (list(trials.seconds), list(cost.seconds))
+        most = MOST_TIMES_PEER.get(name)
+        yield figure_of_pairs(f"{prefix}trial / {name}", *sides, says, most=most)
 
 
 def _said(cost: PeerCost) -> str:

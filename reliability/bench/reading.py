@@ -25,7 +25,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
-from reliability.bench.bed import Figure, NativeBed, ReadingBed, generate, ratio_of_pairs, scratch
+from reliability.bench.bed import (
+    Figure,
+    NativeBed,
+    ReadingBed,
+    figure_of_pairs,
+    generate,
+    scratch,
+)
 from reliability.bench.results import show
 from reliability.campaign import tell
 
@@ -130,11 +137,8 @@ def compare(bed: ReadingBed, pairing: Pairing) -> Figure:
     for number in range(PAIRS):
         for program, arguments, kept in sides if number % 2 else reversed(sides):
             kept.append(max(program(bed, *arguments) for _ in range(RUNS)))
-    ratio, low, high = ratio_of_pairs(ours, theirs)
     says = f"bytes a second, {bed.dataset_bytes >> 20} MiB {pairing.says}, pages of 4 KiB"
-    return Figure(
-        pairing.name, ratio, low, high, f"lower bound {LEAST} or more", low >= LEAST, PAIRS, says
-    )
+    return figure_of_pairs(pairing.name, ours, theirs, says, least_low=LEAST)
 
 
 def pcread(bed: ReadingBed, *arguments: str) -> float:

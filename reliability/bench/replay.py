@@ -19,7 +19,7 @@ from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Bed, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.bed import Bed, Figure, Session, figure_of_pairs, scratch
 from reliability.bench.trials import tell_event
 from reliability.campaign import tell
 
@@ -142,10 +142,8 @@ def _seconds(record: Record) -> float:
 
 def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
     replayed = [_seconds(record) for record in records]
-    ratio, low, high = ratio_of_pairs(replayed, bare)
     says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
-    met = ratio <= 1.02
-    return Figure(f"replayed / bare, {cage}", ratio, low, high, "1.02 or less", met, RUNS, says)
+    return figure_of_pairs(f"replayed / bare, {cage}", replayed, bare, says, most=1.02)
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
@@ -154,11 +152,8 @@ def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
     The first one calibrates.
     """
     trials = [sum(phase.seconds for phase in record.phases) for record in records]
-    ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
     says = (
         f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the"
         " first trial"
     )
-    return Figure(
-        f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says
-    )
+    return figure_of_pairs(f"trial of a replay / bare, {cage}", trials[1:], bare[1:], says)

@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass
 from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.process import run
-from reliability.bench.bed import LEAST_SPEED, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.bed import (
+    LEAST_SPEED,
+    Figure,
+    Session,
+    figure_of_pairs,
+    scratch,
+)
 from reliability.campaign import tell
 from tests.tree import ROOT
 
@@ -119,8 +125,5 @@ def measure(session: Session) -> Iterator[Figure]:
     stored = json.loads(path.read_text()) if path.exists() else []
     others = [one for one in stored if one["where"] != found.where]
     path.write_text(json.dumps([*others, asdict(found)], indent=1))
-    pairs = [[row[key] for row in found.rows] for key in ("with", "without")]
-    ratio, low, high = ratio_of_pairs(*pairs)
-    aim = f"{LEAST_SPEED:g} or more"
-    is_met = ratio >= LEAST_SPEED
-    yield Figure("sampler / none", ratio, low, high, aim, is_met, PAIRS, found.where)
+    on, off = ([row[key] for row in found.rows] for key in ("with", "without"))
+    yield figure_of_pairs("sampler / none", on, off, found.where, least=LEAST_SPEED)

@@ -19,7 +19,7 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from reliability.bench.bed import Bed, Figure, Session, ratio_of_pairs, scratch
+from reliability.bench.bed import Bed, Figure, Session, figure_of_pairs, scratch
 from reliability.campaign import tell
 
 NOTHINGS = 10
@@ -146,25 +146,19 @@ def tell_event(event: Mapping[str, Any]) -> None:
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
     """Compare an empty trial, from its first phase to its last, with a plain scope."""
     trials = [seconds_of_nothing(records[f"nothing_{n}"]) for n in range(NOTHINGS)]
-    ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
-    return Figure(
-        "trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says
-    )
+    return figure_of_pairs("trial of nothing / bare scope", trials, bare, says)
 
 
 def collectors_cost(records: Mapping[str, Record]) -> Figure:
     on, off = (
         [_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off")
     )
-    ratio, low, high = ratio_of_pairs(on, off)
     says = (
         f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under"
         " customer-tenth"
     )
-    return Figure(
-        "collectors on / off", ratio, low, high, "0.98 or more", ratio >= 0.98, PAIRS, says
-    )
+    return figure_of_pairs("collectors on / off", on, off, says, least=0.98)
 
 
 def _speed(record: Record) -> float:

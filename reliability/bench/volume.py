@@ -35,7 +35,7 @@ from typing import Any
 from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer, path_latency_us
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Figure, ratio_of_pairs, scratch
+from reliability.bench.bed import Figure, figure_of_pairs, scratch, single_figure
 from reliability.bench.results import show
 from reliability.campaign import tell
 
@@ -165,11 +165,9 @@ def compare(
         sides = ((volume, ours), (other, theirs))
         for seconds, kept in sides if number % 2 else reversed(sides):
             kept.append(seconds())
-    ratio, low, high = ratio_of_pairs(theirs, ours)
     us = [median(side) / reads.number * 1e6 for side in (ours, theirs)]
     says = f"reads a second, {reads.depth} in flight: {us[0]:.1f} us each to {us[1]:.1f} us"
-    aim = f"lower bound {LEAST} or more"
-    return Figure(f"volume / {name} {size}", ratio, low, high, aim, low >= LEAST, PAIRS, says)
+    return figure_of_pairs(f"volume / {name} {size}", theirs, ours, says, least_low=LEAST)
 
 
 def configure(
@@ -242,7 +240,7 @@ def model_alone() -> Figure:
     ratio = measured["requests_per_second"] / LEAST_PER_CORE
     says = f"{measured['requests_per_second']:,.0f} requests a second, four limits with credits"
     aim = f"{LEAST_PER_CORE:,} or more"
-    return Figure("model alone", ratio, ratio, ratio, aim, ratio >= 1, 1, says)
+    return single_figure("model alone", ratio, aim, ratio >= 1, says)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ from pagecage.model.record import Record
 from pagecage.runner.run_folder import RunFolder
 from reliability.faults import runs
 from reliability.faults.calls import command_line
-from reliability.faults.injection import KILLED, NO_ANSWER, TORN, Point, faults_at
 from reliability.faults.scenario import Scenario, own_role, pagecage, replace_everywhere
 from reliability.faults.supervisor import Limits
 from tests.fake_host.rack import FIT
@@ -100,17 +98,9 @@ def result(root: Path) -> dict[str, str]:
 
 def wrong(root: Path, before: dict[str, str], expected: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the records after the next start."""
-    now = acknowledged(root)
-    for key, record in before.items():
-        if now.get(key) != record:
-            yield f"the record of {key} was lost or changed"
+    yield from runs.wrongly_counted(before, acknowledged(root), records_of(root))
     if result(root) != expected:
         yield "the results differ from an unharmed execution's"
-    attempts = Counter((where, r.trial_id, r.attempt) for where, r in records_of(root))
-    finals = Counter((where, r.trial_id) for where, r in records_of(root) if r.is_final)
-    for what, count in [*attempts.items(), *finals.items()]:
-        if count > 1:
-            yield f"{what[1]} was counted {count} times"
     for path in (root / "runs").glob("[!.l]*"):
         with suppress(PagecageError):
             FleetFolder(path).document()
@@ -123,14 +113,6 @@ def role(pid: int) -> str | None:
     return own_role(pid) or ("ansible" if "small_ansible" in command_line(pid) else None)
 
 
-def faults(point: Point) -> Iterator[str]:
-    """Yield the faults of a point; ansible-playbook can only end, or hang."""
-    if point.role == "main":
-        yield from faults_at(point)
-    elif point.is_stream and point.call == "write":
-        yield from (KILLED, TORN, NO_ANSWER)
-
-
 _EXTRA = (
     r"log(/.*)?",
     r"tmp/[a-z0-9_N]+",
@@ -139,7 +121,7 @@ _EXTRA = (
     r"(left|right)/spool/calls",
 )
 FLEET = Scenario(
-    *("fleet", prepare, run, resume, result, acknowledged, wrong, role, faults, _EXTRA),
+    *("fleet", prepare, run, resume, result, acknowledged, wrong, role, runs.faults, _EXTRA),
     limits=Limits(lingering_seconds=3.0),
 )
 
@@ -174,7 +156,7 @@ PROVISION = Scenario(
     _nothing,
     wrongly_provisioned,
     role,
-    faults,
+    runs.faults,
     (r"log/.*", r"tmp/[a-z0-9_N]+"),
     limits=Limits(lingering_seconds=3.0),
 )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -118,20 +118,26 @@ def acknowledged(root: Path) -> dict[str, str]:
     }
 
 
-def wrong(root: Path, before: dict[str, str], expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the records after the next start."""
-    now = acknowledged(root)
+def wrongly_counted(
+    before: dict[str, str], now: dict[str, str], records: Sequence[tuple[object, Record]]
+) -> Iterator[str]:
+    """Yield acknowledged records that changed, and trials and attempts with two records."""
     for key, record in before.items():
         if now.get(key) != record:
             yield f"the record of {key} was lost or changed"
-    if (found := result(root)) != expected:
-        changed = [key for key in expected if found.get(key) != expected[key]]
-        yield f"the results differ from an unharmed execution's: {changed or sorted(found)}"
-    finals = Counter((path, r.trial_id) for path, r in records_of(root) if r.is_final)
-    attempts = Counter((path, r.trial_id, r.attempt) for path, r in records_of(root))
+    finals = Counter((where, r.trial_id) for where, r in records if r.is_final)
+    attempts = Counter((where, r.trial_id, r.attempt) for where, r in records)
     for what, count in [*finals.items(), *attempts.items()]:
         if count > 1:
             yield f"{what[1]} was counted {count} times"
+
+
+def wrong(root: Path, before: dict[str, str], expected: dict[str, str]) -> Iterator[str]:
+    """Yield what is wrong with the records after the next start."""
+    yield from wrongly_counted(before, acknowledged(root), records_of(root))
+    if (found := result(root)) != expected:
+        changed = [key for key in expected if found.get(key) != expected[key]]
+        yield f"the results differ from an unharmed execution's: {changed or sorted(found)}"
     yield from _wrong_traces(root)
     for path in (root / "runs").glob("[!.]*-smoke-vm"):
         with suppress(PagecageError):
@@ -158,7 +164,7 @@ def role(pid: int) -> str | None:
 
 
 def faults(point: Point) -> Iterator[str]:
-    """Yield the faults of a point; the scripted agent can only end, or answer no more."""
+    """Yield the faults of a point; an agent or ansible-playbook can only end, or answer no more."""
     if point.role == "main":
         yield from faults_at(point)
     elif point.is_stream and point.call == "write":
