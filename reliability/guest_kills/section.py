@@ -14,7 +14,8 @@ _HEAD = ["killed", "kills", "before a result", "after one"]
 
 
 def kills_section(results: Path) -> Iterator[str]:
-    stored = read_results(results / "guest-kills.json")
+    if not (stored := read_results(results / "guest-kills.json")):
+        return
     runs = stored["runs"]
     kills = [len(run["kills"]) for run in runs]
     yield "## Kills on the real guest\n"
@@ -41,7 +42,8 @@ def kills_section(results: Path) -> Iterator[str]:
 
 
 def local_kills_section(results: Path) -> Iterator[str]:
-    stored = read_results(results / "local-kills.json")
+    if not (stored := read_results(results / "local-kills.json")):
+        return
     runs = stored["runs"]
     states = ", ".join(dict.fromkeys(run["code"] for run in runs))
     yield "## Kills on a real CPU\n"

@@ -196,7 +196,9 @@ _MOMENTS = {
 
 
 def guest_lies_section(results: Path) -> Iterator[str]:
-    rows = read_results(results / "guest-lies.json")["lies"]
+    if not (stored := read_results(results / "guest-lies.json")):
+        return
+    rows = stored["lies"]
     lies = [row for row in rows if row["moment"]]
     caught = sum(is_caught(row["expected"], row["found"]) for row in lies)
     yield "## Lies on the real guest\n"

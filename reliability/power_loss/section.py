@@ -12,7 +12,8 @@ _HEAD = ["fsync(2) left out of", "power losses", "with a lost record", "with any
 
 
 def power_loss_section(results: Path) -> Iterator[str]:
-    stored = read_results(results / "power_loss.json")
+    if not (stored := read_results(results / "power_loss.json")):
+        return
     cuts = stored["cuts"]
     uncovered = [cut for cut in cuts if cut["uncovered"]]
     lossy = sum(bool(cut["lost"]) for cut in cuts)
