@@ -107,20 +107,20 @@ lint: ## Run linters, type checks and the rules for imports and sizes
 	+@$(setup) lint
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
 bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
-	@$(python) -m tests.bench "$$HOST" $(ONLY)
+	@$(python) -m reliability.bench "$$HOST" $(ONLY)
 trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (5 minutes)
-	@$(python) -m tests.trust
-	@$(python) -m tests.trust.faults --sample 300
+	@$(python) -m reliability
+	@$(python) -m reliability.faults --sample 300
 trust-long: ready-test ## Inject every fault, kill parts of real runs, cut the power, ask five witnesses, try every disk (hours)
-	@$(python) -m tests.trust.faults
-	@$(python) -m tests.trust.local_kills
-	@$(python) -m tests.trust.power_loss
-	@$(python) -m tests.trust.guest_kills
-	@$(python) -m tests.trust.guest_kills --guest own
-	@$(python) -m tests.trust.guest_lies.campaign
-	@$(python) -m tests.trust.witnesses.campaign
-	@$(python) -m tests.trust.disks.campaign
-	@$(python) -m tests.trust.page
+	@$(python) -m reliability.faults
+	@$(python) -m reliability.local_kills
+	@$(python) -m reliability.power_loss
+	@$(python) -m reliability.guest_kills
+	@$(python) -m reliability.guest_kills --guest own
+	@$(python) -m reliability.guest_lies.campaign
+	@$(python) -m reliability.witnesses.campaign
+	@$(python) -m reliability.disks.campaign
+	@$(python) -m reliability.page
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

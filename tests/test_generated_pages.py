@@ -13,10 +13,10 @@ from analysis.data.load import bundled_runs
 from analysis.volumes import read_checks
 from pagecage.bundle.pack import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
+from reliability.campaign import PAGE as TRUST
+from reliability.page import page as trust_page
 from tests.builders.command_line import called
 from tests.tree import ROOT
-from tests.trust.page import PAGE as TRUST
-from tests.trust.page import page as trust_page
 
 BUNDLES = ROOT / "docs/runs"
 ROWS = read_rows(ROOT / "experiments")

@@ -195,6 +195,9 @@ def against_analysis(found: Import) -> str | None:
     if found.by.startswith("pagecage") and top == "analysis":
         is_command_line = part_below(found.by, "pagecage") == "cli"
         return None if is_command_line and found.is_late else "only verbs import the analysis, late"
+    package = found.by.split(".")[0]
+    if package in {"pagecage", "analysis"} and top == "reliability":
+        return f"nothing in {package} imports reliability"
     if (
         found.by.startswith("analysis")
         and top == "pagecage"
@@ -211,6 +214,7 @@ def against_installed(found: Import) -> str | None:
         *sys.stdlib_module_names,
         "pagecage",
         "analysis",
+        "reliability",
     }:
         return None
     part = max((name for name in INSTALLED_MAY if f"{found.by}.".startswith(f"{name}.")), key=len)
@@ -262,7 +266,8 @@ def test_processes_start_in_one_place() -> None:
 
 def test_every_folder_of_modules_is_a_package() -> None:
     """A folder without its package file is imported from a checkout, and not from an archive."""
-    paths = [p for package in LAYERS for p in files(ROOT / package.replace(".", "/"), ".py")]
+    packages = (*LAYERS, "reliability")
+    paths = [p for package in packages for p in files(ROOT / package.replace(".", "/"), ".py")]
     bare = {path.parent for path in paths if not (path.parent / "__init__.py").exists()}
     assert bare <= {ROOT / "analysis/notebooks", ROOT / "analysis/theme"}, bare
 
@@ -295,6 +300,8 @@ def test_package_files_are_empty() -> None:
             "only verbs",
         ),
         ("pagecage/fleet.py", "def f():\n    from analysis import results", "only verbs"),
+        ("pagecage/cli.py", "from reliability.page import page", "nothing in pagecage"),
+        ("analysis/data/load.py", "from reliability.page import page", "nothing in analysis"),
         ("pagecage/cli.py", "import pandas", "installed"),
         ("pagecage/cli.py", "import pydantic", "installed"),
         ("pagecage/cli.py", "def f():\n    import subprocess", "process.py"),

@@ -66,7 +66,9 @@ def test_ruff_format() -> None:
 
 def test_mypy() -> None:
     scripts = ("--scripts-are-modules", *python_scripts(ROOT))
-    check([BIN / "mypy", "--cache-dir", MYPY_CACHE, *scripts, "pagecage", "analysis"])
+    check(
+        [BIN / "mypy", "--cache-dir", MYPY_CACHE, *scripts, "pagecage", "analysis", "reliability"]
+    )
 
 
 def test_shellcheck() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.trust.disks.campaign import GUESTS, TESTERS, measure
-from tests.trust.disks.findings import COLUMNS, PROVEN, REFUSED, leaks, refusals, word
-from tests.trust.disks.stacks import BY_NAME
+from reliability.disks.campaign import GUESTS, TESTERS, measure
+from reliability.disks.section import COLUMNS, PROVEN, REFUSED, leaks, refusals, word
+from reliability.disks.stacks import BY_NAME
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]
 WITHOUT_LIMITS = {"btrfs-two-disks", "overlay", "tmpfs", "nfs"}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.trust.guest_lies.campaign import CaughtLie, measure
-from tests.trust.guest_lies.lies import LIES, is_caught
+from reliability.guest_lies.campaign import LIES, CaughtLie, is_caught, measure
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.trust.witnesses.agreement import unexplained
-from tests.trust.witnesses.campaign import measure
-from tests.trust.witnesses.trials import LOADS, PLANS, plan_of
+from reliability.witnesses.accounts import unexplained
+from reliability.witnesses.campaign import measure
+from reliability.witnesses.trials import LOADS, PLANS, plan_of
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1200)]
 

@@ -1,0 +1,159 @@
+"""The overhead of a replay, inside and around the program, compared with a plain scope."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from pagecage.checkout import TOP
+from pagecage.cli.host_choice import choose_host
+from pagecage.cli.options import definitions
+from pagecage.cli.run_plan import harness
+from pagecage.hosts.agent_package import make_agent_package
+from pagecage.linux.systemd import Systemd
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.record import Record
+from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
+from reliability.bench.bed import Bed, Figure, Session, figure_of_pairs, scratch
+from reliability.bench.trials import tell_event
+from reliability.campaign import tell
+
+RUNS = 7
+CAGED = "customer-tenth"
+# Runs inside the scope, so that its own start counts as little as the harness's.
+_TIMED = """
+import subprocess, sys, time
+begin = time.monotonic()
+subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
+print(time.monotonic() - begin)
+"""
+_BARE = """
+import json, os, subprocess, sys
+order = json.loads(sys.argv[1])
+for _ in range(order["runs"]):
+    for command in order["begin"]:
+        subprocess.run(command, check=True)
+    with open(order["file"], "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    subprocess.run(order["scope"], check=True)
+    subprocess.run(order["end"], check=True)
+"""
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """Measure what the harness adds inside and around a program."""
+    alone = bare_seconds(session.bed())
+    session.leave()
+    yield from replays(session.wish, alone)
+
+
+def program(file: str, cage: str) -> list[str]:
+    """Return a foreign program: it reads the whole file, or as much as a cap lets pass in some
+    seconds.
+    """
+    return [
+        "dd",
+        f"if={file}",
+        "of=/dev/null",
+        "bs=256k",
+        *(["count=256"] if cage == CAGED else []),
+    ]
+
+
+def bare_seconds(bed: Bed) -> dict[str, list[float]]:
+    """Return the seconds of the program by cage, in a scope of a slice with the same limits, its
+    file cold.
+    """
+    return {name: _bare(bed, cage) for name, cage in _cages().items()}
+
+
+def _cages() -> dict[str, Cage]:
+    return {UNCAGED: Cage(UNCAGED, {}), CAGED: definitions().cage(CAGED, None)}
+
+
+def _bare(bed: Bed, cage: Cage) -> list[float]:
+    tell(f"{RUNS} bare runs in {cage.name}")
+    systemd, unit = Systemd(bed.host.user, 257), "pagecage-bare.slice"
+    timed = ["python3", "-S", "-c", _TIMED, *program(bed.dataset, cage.name)]
+    order = {
+        "runs": RUNS,
+        "file": bed.dataset,
+        "begin": systemd.make_commands(unit, cage, bed.host.data_dir),
+        "scope": systemd.enter_command(unit, timed),
+        "end": systemd.systemctl("stop", unit),
+    }
+    done = bed.run("python3", "-c", _BARE, json.dumps(order))
+    return [float(line) for line in done.stdout.split()]
+
+
+def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
+    """Run the same with the harness; return its overhead by cage."""
+    host = choose_host(wish, None, tell)
+    plan = _plan(f"{host.data_dir}/bench.bin")
+    folder = RunFolder.create(scratch(), plan)
+    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
+    last = folder.last_records()
+    for cage in bare:
+        records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
+        yield _inside(cage, records, bare[cage])
+        yield _around(cage, records, bare[cage])
+
+
+def _plan(file: str) -> Plan:
+    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
+    return Plan(
+        run_id,
+        tuple(trials),
+        {"experiment": "bench-replay", "fresh": "never", "harness": harness()},
+    )
+
+
+def _trial(file: str, cage: Cage, number: int) -> Trial:
+    name, *arguments = program(file, cage.name)
+    command = CommandSpec(data_paths=(file,), is_literal=True)
+    return Trial(
+        trial_id=f"{cage.name.replace('-', '_')}_{number}",
+        experiment="bench-replay",
+        treatment={},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=Workload(name, tuple(arguments), "command", command=command),
+        cage=cage,
+        cache="cold",
+    )
+
+
+def _seconds(record: Record) -> float:
+    seconds = record.response.get("wall_seconds")
+    if not seconds:
+        raise RuntimeError(
+            f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
+        )
+    return seconds
+
+
+def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
+    replayed = [_seconds(record) for record in records]
+    says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
+    return figure_of_pairs(f"replayed / bare, {cage}", replayed, bare, says, most=1.02)
+
+
+def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
+    """The whole trial, from its first phase to its last: what a user waits for.
+
+    The first one calibrates.
+    """
+    trials = [sum(phase.seconds for phase in record.phases) for record in records]
+    says = (
+        f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the"
+        " first trial"
+    )
+    return figure_of_pairs(f"trial of a replay / bare, {cage}", trials[1:], bare[1:], says)

@@ -1,0 +1,208 @@
+"""The words for each limit on each stack, and the section of docs/TRUST.md about disks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.report.model import markdown_table
+from reliability.disks.probe import BUFFERED, FLUSHED_SHARE, LIMITS
+from reliability.disks.stacks import BY_NAME
+
+GRACE = 1.1
+"""A rate by fio's word above this share of what a limit allows has passed it."""
+PROVEN, REFUSED, UNPROVEN, LEAKS, UNTESTED = "proven", "refused", "unproven", "leaks", "not tested"
+COLUMNS = (*LIMITS, BUFFERED)
+Cell = Mapping[str, Any]
+
+
+def word(cell: Cell, column: str) -> str:
+    """Return the word for one limit (or for buffered writes) on a stack, as one user."""
+    if "limits" not in cell and not refusals(cell):
+        return UNTESTED
+    if cell.get("refused") or cell.get("not_in_force"):
+        return REFUSED
+    if cell.get("refused_writes") and (column == BUFFERED or column.startswith("IOWrite")):
+        return REFUSED
+    return measured(cell, column)
+
+
+def measured(cell: Cell, column: str) -> str:
+    """Return what the load has shown of a limit, whether the product would refuse it or not."""
+    found = cell["limits"].get(column, {})
+    if column == BUFFERED:
+        rate = found.get("fio_rate")
+        if rate is None:
+            return UNTESTED
+        return LEAKS if rate * FLUSHED_SHARE > found["cap"] * GRACE else PROVEN
+    calibration = found.get("calibration")
+    if not calibration:
+        return UNTESTED
+    rate = found.get("fio_rate")
+    if calibration["held"] and rate is not None and rate > calibration["allowed"] * GRACE:
+        return LEAKS
+    return PROVEN if calibration["held"] else UNPROVEN
+
+
+def refusals(cell: Cell) -> list[str]:
+    """Return the sentences with which the product refuses a stack."""
+    sentences = [one["reason"] for one in cell.get("refused", ())]
+    if cell.get("not_in_force"):
+        sentences.append(f"limits are not as asked: {'; '.join(cell['not_in_force'])}")
+    return [*sentences, *cell.get("refused_writes", ())]
+
+
+def leaks(cells: list[Cell]) -> list[tuple[Cell, str]]:
+    """Return the limits that read back well, are not refused, and do not hold."""
+    return [(cell, column) for cell in cells for column in COLUMNS if word(cell, column) == LEAKS]
+
+
+def why_unproven(cell: Cell, column: str) -> str:
+    calibration = cell["limits"][column]["calibration"] or {}
+    if calibration.get("held") is False:
+        return f"{calibration['observed']:,.0f} of {calibration['allowed']:,.0f} allowed"
+    return str(calibration.get("error"))
+
+
+_USERS = {
+    "root": "root",
+    "delegated": "a user with delegation",
+    "undelegated": "a user without delegation",
+}
+_GUESTS = {"debian-13": "Debian 13", "debian-12": "Debian 12", "ubuntu-24.04": "Ubuntu 24.04"}
+_HEAD = """## Every disk under the data directory
+
+A limit can read back well and not hold. So stacks of devices were made in guests, and on each every
+limit was set by the agent's own code, read back, and exceeded by fio for two seconds.
+
+- `proven`: the product says so, and fio's own figures agree.
+- `refused`: the product runs no trial with this limit on this stack.
+- `unproven`: the product says that nothing proved the limit.
+- `leaks`: the worst case. It reads back well, the product calls it proven, and it does not hold.
+
+The last column is a buffered write with fsync under `IOWriteBandwidthMax`, by fio's word. vfat and
+ext4 with `data=journal` are refused for writes that the kernel flushes without an fsync: by its
+documentation they are charged to no cgroup of the trial. This campaign does not drive those.
+"""
+
+
+def disks_section(results: Path) -> Iterator[str]:
+    yield _HEAD
+    path = results / "disks.json"
+    cells: list[Cell] = json.loads(path.read_text())["cells"] if path.exists() else []
+    if not cells:
+        yield "This has not been measured yet; `make trust-long` does.\n"
+        return
+    by_user: dict[str, dict[str, list[Cell]]] = {}
+    for cell in cells:
+        by_user.setdefault(cell["guest"], {}).setdefault(cell["as"], []).append(cell)
+    users = [ours for found in by_user.values() for ours in found.values()]
+    yield _summary([cell for ours in users if not _refused_everywhere(ours) for cell in ours])
+    for found in by_user.values():
+        yield from _of_guest(found)
+    yield _missing(cells)
+    yield "ZFS cannot be installed in the guest. A unit test shows the refusal:"
+    yield "`tests/unit/linux/test_block_device.py`.\n"
+
+
+def _refused_everywhere(cells: list[Cell]) -> str | None:
+    """Return a reason for which every limit is refused on every stack, or None."""
+    shared = set[str].intersection(*({*refusals(cell)} for cell in cells))
+    words = {word(cell, column) for cell in cells for column in COLUMNS}
+    return min(shared) if shared and words == {REFUSED} else None
+
+
+def _summary(cells: list[Cell]) -> str:
+    words = [word(cell, column) for cell in cells for column in COLUMNS]
+    counts = ", ".join(
+        f"{words.count(one)} {one}" for one in (PROVEN, REFUSED, UNPROVEN) if words.count(one)
+    )
+    bad = leaks(cells)
+    worst = "None read back well and did not hold." if not bad else _worst(bad)
+    return f"Of {len(words)} limits, {counts}. {worst}\n"
+
+
+def _missing(cells: list[Cell]) -> str:
+    """Return the list of guests, users and stacks without a measurement."""
+    lines = []
+    for guest, title in _GUESTS.items():
+        for user, name in _USERS.items():
+            found = {
+                cell["stack"] for cell in cells if (cell["guest"], cell["as"]) == (guest, user)
+            }
+            if left := len(BY_NAME) - len(found):
+                lines.append(f"- {title} as {name}: {left} of {len(BY_NAME)} stacks")
+    if not lines:
+        return ""
+    head = "**Not measured yet** (`make trust-long` does, and several calls add up):\n"
+    return "\n".join([head, *lines]) + "\n"
+
+
+def _worst(bad: list[tuple[Cell, str]]) -> str:
+    names = "; ".join(f"{column} on {BY_NAME[cell['stack']].title}" for cell, column in bad)
+    return f"**{len(bad)} read back well and did not hold: {names}.**"
+
+
+def _of_guest(by_user: Mapping[str, list[Cell]]) -> Iterator[str]:
+    first = next(cell for ours in by_user.values() for cell in ours if "kernel" in cell)
+    yield f"**systemd {first['systemd']}, kernel {first['kernel']}**\n"
+    rest: list[Cell] = []
+    for user, ours in by_user.items():
+        if why := _refused_everywhere(ours):
+            yield f"As {_USERS[user]}, every limit is refused on all {len(ours)} stacks: {why}.\n"
+        else:
+            rest += ours
+    by_stack: dict[str, dict[str, Cell]] = {}
+    for cell in rest:
+        by_stack.setdefault(cell["stack"], {})[cell["as"]] = cell
+    rows = [
+        [BY_NAME[name].title, _limited(users), *_words(users)] for name, users in by_stack.items()
+    ]
+    head = ["data directory on", "limited device", *(_title(column) for column in COLUMNS)]
+    if rest:
+        yield markdown_table(head, rows)
+        yield from _sentences(rest)
+
+
+def _title(column: str) -> str:
+    return "buffered writes" if column == BUFFERED else column
+
+
+def _limited(users: Mapping[str, Cell]) -> str:
+    cell = next((one for one in users.values() if "node" in one), None)
+    return " → ".join(cell["stack_of_devices"]) if cell else "–"
+
+
+def _words(users: Mapping[str, Cell]) -> Iterator[str]:
+    for column in COLUMNS:
+        found = {name: word(cell, column) for name, cell in users.items()}
+        if len(set(found.values())) == 1:
+            yield next(iter(found.values()))
+        else:
+            yield ", ".join(f"{name}: {one}" for name, one in found.items())
+
+
+def _sentences(cells: list[Cell]) -> Iterator[str]:
+    """Yield the list of refusals and of limits without proof, each with its stacks."""
+    notes: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for sentence in refusals(cell):
+            plain = sentence.replace(f"/stacks/{cell['stack']}", "DIR").replace("DIR/root", "DIR")
+            notes.setdefault(plain.replace("DIR/user", "DIR"), {})[_name(cell)] = None
+        for column in COLUMNS:
+            if "limits" in cell and word(cell, column) == UNPROVEN:
+                why = f"{_title(column)} unproven: {why_unproven(cell, column)}"
+                notes.setdefault(why, {})[_name(cell)] = None
+            if "limits" in cell and measured(cell, column) == LEAKS:
+                rate, cap = (cell["limits"][column][key] for key in ("fio_rate", "cap"))
+                sentence = f"{_title(column)} did not hold: {rate:,.0f} of {cap:,}"
+                notes.setdefault(sentence, {})[_name(cell)] = None
+    if notes:
+        lines = [f"- {', '.join(names)}: {sentence}." for sentence, names in notes.items()]
+        yield "\n".join(lines) + "\n"
+
+
+def _name(cell: Cell) -> str:
+    return f"{BY_NAME[cell['stack']].title} ({_USERS[cell['as']]})"

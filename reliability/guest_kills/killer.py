@@ -1,0 +1,304 @@
+"""SIGKILLs at random moments of a run in the real guest, and the state that they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.hosts.ssh import SshTarget, ssh_argv
+from pagecage.hosts.vm.cache import GuestCache, is_held
+from pagecage.hosts.vm.guest import running_target
+from pagecage.hosts.vm.guest_client import read_guest
+from pagecage.hosts.vm.qemu import sockets_dir
+from pagecage.model.record import Record
+from pagecage.process import Process, run, spawn
+from pagecage.runner.run_folder import RunFolder
+from reliability.guest_kills import guest_state
+from tests.builders.command_line import pagecage_argv
+from tests.tree import ROOT
+
+_CHANGING = ("qemu.log", "console.log", "provision.log")
+State = Counter[str]
+
+
+def state_in_guest(target: SshTarget) -> State:
+    """Return the state of the guest. Raises PagecageError if it does not answer."""
+    program = Path(guest_state.__file__).read_text()
+    done = run(ssh_argv(target, ["python3", "-c", program]), timeout_seconds=90)
+    return Counter(json.loads(done.stdout))
+
+
+def state_outside(cache: GuestCache, folder: Path) -> State:
+    """Return what the controller's machine has for the guest and for the run in `folder`."""
+    return Counter((*_files(cache), *_processes(folder), *_parts(folder)))
+
+
+def _files(cache: GuestCache) -> Iterator[str]:
+    if is_held(cache.lock_file):
+        yield "lock of the guest"
+    sockets = sockets_dir(cache)
+    for path in (cache.guest_file, *sockets.glob("*"), *cache.scratch.glob("*")):
+        if path.exists() and path.name not in _CHANGING:
+            yield f"file {path.name}"
+    yield from (f"file {path.name}" for path in cache.root.rglob("*.part"))
+
+
+def _parts(folder: Path) -> Iterator[str]:
+    yield from (f"file {path.name}" for path in folder.rglob("*.part*"))
+    yield from (f"file {path.name}" for path in (folder / "runs").glob(".*"))
+
+
+def _processes(folder: Path) -> Iterator[str]:
+    mark = f"PAGECAGE_RUNS={folder}".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "environ").read_bytes().split(b"\0")
+            name = (path / "comm").read_text().strip()
+        except OSError:
+            continue
+        if any(word.startswith(mark) for word in words) and int(path.name) != os.getpid():
+            yield f"process {name}"
+
+
+CONTROLLER, AGENT, QEMU = "controller", "agent", "QEMU"
+TRIALS, MOST_KILLS = 4, 16
+_NEW = (
+    *("run", "smoke", "--host", "vm", "--size", "smoke", "--seed", "7", "--fresh", "never"),
+    *("--treatment", "cage=smoke", "--treatment", "pattern=sequential", "--repeats", str(TRIALS)),
+)
+_RESUMED = ("run", "smoke", "--host", "vm", "--resume")
+_LONGEST_RUN_SECONDS, _ENDING_SECONDS = 240.0, 20.0
+_KILL_AGENT = "found=$(pgrep -f '[a]gent.pyz') && kill -KILL $found"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A SIGKILL. `finished` is the number of trials that had a result before it."""
+
+    target: str
+    after_seconds: float
+    finished: int
+
+
+@dataclass(frozen=True)
+class KilledRun:
+    """A run with kills, and their consequences.
+
+    `status` is the exit status of the start that was killed last, `next_status` that of the last
+    start, which was left alone. They are equal if that was one start.
+    """
+
+    number: int
+    guest: str
+    kills: tuple[Kill, ...]
+    status: int | None
+    next_status: int | None
+    seconds: float
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unharmed:
+    """A run without a kill: its duration, and the state that it leaves in the guest and outside.
+
+    `inside` is None for a guest that ends with its run.
+    """
+
+    seconds: float
+    inside: State | None
+    outside: State
+
+
+class KilledCommand:
+    """A run in a folder, by its command and the one that resumes it."""
+
+    experiment = "smoke"
+    trials = TRIALS
+    new: tuple[str, ...] = _NEW
+    resumed: tuple[str, ...] = _RESUMED
+    directory = ROOT
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._began = time.monotonic()
+
+    @property
+    def run_path(self) -> Path:
+        """The link to the run's folder, which exists once there is a run."""
+        return self.folder / f"runs/latest-{self.experiment}"
+
+    def start(self) -> Process[bytes]:
+        argv = pagecage_argv(*(self.resumed if self.run_path.exists() else self.new))
+        env = {"PAGECAGE_RUNS": str(self.folder / "runs"), "PYTHONPATH": str(ROOT)}
+        with (self.folder / "told").open("ab") as told:
+            return spawn(argv, stdout=told, stderr=told, env=env, cwd=self.directory)
+
+    def end_of(self, process: Process[bytes]) -> int | None:
+        """Wait for a run; return its exit status, None for one that had to be ended."""
+        with suppress(TimeoutError):
+            return _wait(process, _LONGEST_RUN_SECONDS)
+        process.kill()
+        process.wait()
+        return None
+
+    def told(self) -> str:
+        return (self.folder / "told").read_text(errors="replace")[-400:]
+
+    def seconds(self) -> float:
+        """Return the seconds since the first start."""
+        return time.monotonic() - self._began
+
+    def finals(self) -> dict[str, Record]:
+        return {one.trial_id: one for one in self._records() if one.is_final}
+
+    def _records(self) -> list[Record]:
+        path = self.run_path
+        return RunFolder(path.resolve()).records() if path.exists() else []
+
+    def lost(self, before: dict[str, Record]) -> Iterator[str]:
+        """Yield the results that are no longer stored as they were."""
+        now = self.finals()
+        for trial_id, record in before.items():
+            if now.get(trial_id) != record:
+                yield f"the record of {trial_id} was lost or changed"
+
+    def wrong_records(self) -> Iterator[str]:
+        """Yield what is wrong with the results after the last start."""
+        finals = [record for record in self._records() if record.is_final]
+        if sorted(one.repeat for one in finals) != list(range(1, self.trials + 1)):
+            yield f"repeats {sorted(one.repeat for one in finals)} have a result"
+        yield from (f"{one.trial_id}: {one.outcome}" for one in finals if one.outcome != "ok")
+
+
+class GuestRun(KilledCommand):
+    """A run in the guest, in a temporary folder."""
+
+    def __init__(self, folder: Path, cache: GuestCache) -> None:
+        super().__init__(folder)
+        self._cache = cache
+
+    def states(self) -> tuple[State | None, State]:
+        """Return the state of a guest that still runs, and that outside."""
+        target = running_target(self._cache)
+        return state_in_guest(target) if target else None, state_outside(self._cache, self.folder)
+
+
+def _wait(process: Process[bytes], seconds: float) -> int:
+    until = time.monotonic() + seconds
+    while (status := process.poll()) is None:
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.05)
+    return status
+
+
+def run_unharmed(cache: GuestCache) -> Unharmed:
+    """Return an unharmed run. Raises RuntimeError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        unharmed = GuestRun(Path(folder), cache)
+        status, wrong = unharmed.end_of(unharmed.start()), list(unharmed.wrong_records())
+        if status != EXIT_OK or wrong:
+            raise RuntimeError(f"the unharmed run ended with {status}: {wrong} {unharmed.told()}")
+        return Unharmed(round(unharmed.seconds(), 1), *unharmed.states())
+
+
+def kill_run(
+    number: int, seed: int, guest: str, targets: tuple[str, ...], unharmed: Unharmed
+) -> KilledRun:
+    """Kill parts of a run at random moments; no part may have been there in time."""
+    chooser, cache = random.Random(f"{seed} {number}"), GuestCache.of_user()
+    with tempfile.TemporaryDirectory() as folder:
+        killed = GuestRun(Path(folder), cache)
+        process, kills, wrong = killed.start(), list[Kill](), list[str]()
+        for _ in range(chooser.randint(1, MOST_KILLS)):
+            target, delay = chooser.choice(targets), chooser.uniform(0, unharmed.seconds / 2)
+            if process.poll() is not None and len(killed.finals()) < TRIALS:
+                process = killed.start()
+            before = killed.finals()
+            after = _kill_after(delay, target, process, cache)
+            if after is not None:
+                kills.append(Kill(target, round(after, 1), len(before)))
+            if target == CONTROLLER and after is not None:
+                killed.end_of(process)
+                wrong += _outliving(cache) if guest == "own" else ()
+            wrong += killed.lost(before)
+        status = next_status = killed.end_of(process)
+        if status != EXIT_OK:
+            next_status = killed.end_of(killed.start())
+        wrong += _wrong(killed, next_status, unharmed)
+        ends = (status, next_status, round(killed.seconds(), 1), tuple(dict.fromkeys(wrong)))
+        return KilledRun(number, guest, tuple(kills), *ends)
+
+
+def _kill_after(
+    delay: float, target: str, process: Process[bytes], cache: GuestCache
+) -> float | None:
+    """Kill a part of a run; return after how many seconds, or None if it was not there."""
+    began = time.monotonic()
+    with suppress(TimeoutError):
+        _wait(process, delay)
+    after = time.monotonic() - began
+    return after if _kill(target, process, cache) else None
+
+
+def _wrong(killed: GuestRun, status: int | None, unharmed: Unharmed) -> Iterator[str]:
+    if status != EXIT_OK:
+        yield f"the last start ended with status {status}: {killed.told()}"
+    yield from killed.wrong_records()
+    try:
+        inside, outside = killed.states()
+    except PagecageError as error:
+        yield f"a guest is left that does not answer: {error.message}"
+        return
+    yield from (f"left outside: {one}" for one in outside - unharmed.outside)
+    if inside is None:
+        return
+    if unharmed.inside is None:
+        yield "the guest that the run started still runs"
+    else:
+        yield from (f"left in the guest: {one}" for one in inside - unharmed.inside)
+
+
+def _outliving(cache: GuestCache) -> Iterator[str]:
+    until = time.monotonic() + _ENDING_SECONDS
+    while read_guest(cache) is not None:
+        if time.monotonic() > until:
+            yield "QEMU outlived the controller"
+            return
+        time.sleep(0.05)
+
+
+def _kill(target: str, process: Process[bytes], cache: GuestCache) -> bool:
+    """Kill a part of a run as soon as it is there; return False if the run ends before."""
+    while process.poll() is None:
+        if target == CONTROLLER:
+            process.kill()
+            return True
+        guest = read_guest(cache)
+        if guest is not None and target == QEMU:
+            os.kill(guest.pid, signal.SIGKILL)
+            return True
+        if guest is not None and target == AGENT and _kill_agent(cache):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _kill_agent(cache: GuestCache) -> bool:
+    target = running_target(cache)
+    if target is None or target.control_path is None or not target.control_path.exists():
+        return False
+    with suppress(PagecageError):
+        argv = ssh_argv(target, ["sh", "-c", _KILL_AGENT])
+        return run(argv, check=False, timeout_seconds=60).ok
+    return False

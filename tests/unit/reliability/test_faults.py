@@ -1,0 +1,131 @@
+"""The fault layer: it misses no call, and it sees what a careless program leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pagecage.process import run
+from reliability.faults.injection import KILLED, TORN, Injection, Point, faults_at
+from reliability.faults.results import FAULTS, kind_of
+from reliability.faults.system_calls import NAMES
+from tests.tree import ROOT
+
+SAMPLE = 100
+_CARELESS = """
+import ctypes, json, sys
+from pathlib import Path
+from reliability.faults.scenario import Scenario, own_role, tell
+from reliability.faults.campaign import Bench, injections
+
+def start(root): return tell(root, lambda: {program} or 0)
+def text(root): return (root / "a").read_text() if (root / "a").exists() else None
+def wrong(root, before, expected):
+    if before and before != expected: yield "half a file"
+    if text(root) != expected: yield "no file"
+
+again = lambda root: start(root) if text(root) is None else 0
+scenario = Scenario("careless", lambda root: None, start, again, text, text, wrong, own_role)
+bench = Bench(scenario, Path(sys.argv[1]))
+unharmed = bench.unharmed()
+found = [bench.judge(one, unharmed) for one in injections(scenario, unharmed)]
+bench.close()
+print(json.dumps({{"calls": [[p.call, p.target] for p in unharmed.trace],
+                   "wrong": {{str(one.injection): one.wrong for one in found if one.wrong}}}}))
+"""
+_WHOLE = "__import__('pagecage.whole_files').whole_files.write_whole(root / 'a', 'a text')"
+
+
+def judged(folder: Path, program: str) -> dict[str, dict[str, list[str]]]:
+    """Return the calls of a small program, and what every fault at them did."""
+    argv = [sys.executable, "-c", _CARELESS.format(program=program), folder]
+    done = run(argv, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_seconds=300)
+    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_file_that_is_written_in_place_is_seen_to_be_half(tmp_path: Path) -> None:
+    found = judged(tmp_path, "0 * (root / 'a').write_text('a text')")
+    assert found["calls"] == [["openat", "/a"], ["write", "/a"]]
+    wrong = found["wrong"]
+    assert wrong[f"{TORN} at main's write /a #1"] == ["half a file", "no file"]
+    assert "it ended with status 120" in wrong["EIO at main's write /a #1"]
+    assert "no file" in wrong[f"{KILLED} at main's write /a #1"]
+
+
+def test_a_file_that_is_renamed_into_place_is_whole_or_absent(tmp_path: Path) -> None:
+    found = judged(tmp_path, _WHOLE)
+    assert [call for call, _ in found["calls"]][-2:] == ["rename", "fsync"]
+    halves = [one for one, wrong in found["wrong"].items() if "half a file" in wrong]
+    assert halves == []
+
+
+def test_a_temporary_file_that_stays_is_seen(tmp_path: Path) -> None:
+    found = judged(
+        tmp_path,
+        "(part := root / ('a.%d' % __import__('os').getpid()))"
+        ".write_text('a text') and part.rename(root / 'a') and 0",
+    )
+    assert "left behind: a.N" in found["wrong"]["EIO at main's rename /a #1"]
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES.values())))
+def test_every_call_has_faults_and_a_row_in_the_page(name: str) -> None:
+    for target in ("/a", "pipe"):
+        faults = list(faults_at(Point("main", name, target, 1)))
+        assert faults[0] == KILLED
+        assert set(faults) <= set(FAULTS)
+    assert kind_of(name)
+
+
+def test_an_injection_has_a_name() -> None:
+    point = Point("main", "rename", "/runs/TIME", 2)
+    assert str(Injection(point, "EIO")) == "EIO at main's rename /runs/TIME #2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "name"),
+    [
+        ("fleet", "SIGKILL at ansible's write pipe #7"),
+        ("fleet", "EAGAIN at main's clone3 thread #1"),
+        ("fleet", "no answer at ansible's write pipe #6"),
+        ("fleet", "no answer at ansible's write pipe #12"),
+        ("resume", "disk full at main's write /tmp/RANDOM #1"),
+    ],
+)
+def test_a_fault_that_once_had_a_consequence(scenario: str, name: str) -> None:
+    argv = [sys.executable, "-m", "reliability.faults", scenario, "--only", name]
+    argv += ["--workers", "1", "--json"]
+    done = run(argv, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_seconds=300)
+    assert done.status == 0, done.stderr
+    [row] = json.loads(done.stdout)
+    assert (row["injections"], row["met"], row["wrong"]) == (1, 1, [])
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[dict[str, object]]:
+    """Return the results of some injections, chosen by a seed, in processes of their own."""
+    seed = os.environ.get("PAGECAGE_FAULTS_SEED", "1")
+    names = ["run", "resume", "bundle", "render", "provision", "image"]
+    argv = [sys.executable, "-m", "reliability.faults", *names]
+    done = run(
+        [*argv, "--sample", str(SAMPLE), "--seed", seed, "--json"],
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        timeout_seconds=800,
+    )
+    assert done.status == 0, done.stderr
+    rows: list[dict[str, object]] = json.loads(done.stdout)
+    return rows
+
+
+@pytest.mark.slow
+def test_a_sample_of_faults_has_no_consequence(sample: list[dict[str, object]]) -> None:
+    assert sum(int(str(row["injections"])) for row in sample) >= SAMPLE
+    assert [row["wrong"] for row in sample] == [[]] * len(sample)
