@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 from analysis.cells import NoiseFloor, included_values, largest_floor, noise_of, treatments
 from analysis.comparison import change_word, find_gate_obstacles, find_incompatibilities
 from analysis.data.load import Run, Treatment
-from analysis.figures.charts import WIDTH
-from analysis.figures.style import COLOURS, GREY, quantity_formatter
 from analysis.formatting import format_quantity, format_summary, response_title, treatment_label
 from analysis.stats import (
     Gate,
@@ -149,6 +147,10 @@ _PANEL_HEIGHT = 1.9
 
 
 def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    from analysis.figures.style import COLOURS, GREY, quantity_formatter
+
     at = [positions[point.run_id] for point in history.points]
     middle = [point.summary.middle for point in history.points]
     axes.vlines(
@@ -209,6 +211,9 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
 
 
 def _svg(history: History) -> str | None:
+    from matplotlib.figure import Figure
+
+    from analysis.figures.charts import WIDTH
     from analysis.figures.style import drawing_style, svg
 
     with drawing_style():

@@ -1,4 +1,4 @@
-"""The search of a program's memory: its table and picture."""
+"""The search of a program's memory: its table and its answer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
-
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, draw_legend
-from analysis.figures.style import COLOURS, INK, mark_value
 from pagecage.memory_search.need import (
     MeasuredLevels,
     MemoryAnswer,
@@ -270,59 +264,6 @@ def memory_json(run: Run) -> dict[str, Any] | None:
 
 
 Point = tuple[float, MemoryStep]
-
-
-def memory_figure(found: MemoryRun) -> Figure | None:
-    """Draw the time on the left and the refaults on the right, with the needs as lines.
-
-    The reference is drawn at the memory that it used. None below two levels.
-    """
-    points = memory_points(found)
-    if len(points) < 2:
-        return None
-    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
-    times, refaults = figure.subplots(1, 2)
-    line = {"marker": "o", "ms": 5, "lw": 1.6}
-    # The levels at which the OOM killer or the time limit ended a trial, at the top.
-    ended = [(size, 0.97) for size, step in points if step.outcome != "ok" or step.oom_kills]
-    timed = [(size, step.seconds) for size, step in points if step.seconds is not None]
-    _draw(times, timed, color=COLOURS[0], label="counts", **line)
-    excluded = [
-        (size, step.shown_seconds)
-        for size, step in points
-        if step.seconds is None and step.shown_seconds is not None and step.outcome == "ok"
-    ]
-    _draw(times, excluded, color=COLOURS[0], marker="o", mfc="none", ls="", label="excluded")
-    counted = [(x, s.refaults) for x, s in points if s.refaults is not None and not s.oom_kills]
-    _draw(refaults, counted, color=COLOURS[1], label="pages", **line)
-    for axes, criterion in ((times, "time"), (refaults, "refaults")):
-        top = axes.get_xaxis_transform()
-        _draw(axes, ended, color=INK, marker="x", ls="", label="killed or given up", transform=top)
-        for need in found.answer.needs if found.answer else ():
-            if need.criterion == criterion:
-                text = f"needed: {format_bytes(need.needed_bytes)}"
-                mark_value(axes, need.needed_bytes, text, size=8.5)
-    times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
-    times.set_ylim(0, 1.1 * times.get_ylim()[1])
-    times.set_ylabel("time")
-    refaults.set_yscale("symlog", linthresh=100)
-    refaults.set_ylim(bottom=0)
-    refaults.set_ylabel("pages read again")
-    for axes in (times, refaults):
-        _format_axis(axes)
-    return figure
-
-
-def _draw(axes: Axes, pairs: Sequence[tuple[float, float]], **look: Any) -> None:
-    axes.plot([x for x, _ in pairs], [y for _, y in pairs], **look)
-
-
-def _format_axis(axes: Axes) -> None:
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("MemoryMax")
-    draw_legend(axes, inside=True)
 
 
 def memory_points(found: MemoryRun) -> list[Point]:

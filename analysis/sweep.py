@@ -1,23 +1,16 @@
-"""A sweep of limits: its table, knees and picture."""
+"""A sweep of limits: its table and its knees."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter
-
 from analysis import cells
 from analysis.cells import response_value, trials_of
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, format_value_axis
-from analysis.figures.style import GREY, INK, TreatmentStyle, mark_value
-from analysis.formatting import format_quantity, response_title
+from analysis.formatting import format_quantity
 from pagecage.model.run_files import read_lines
 from pagecage.model.services import MetricPattern, is_better_if_higher
 from pagecage.units import format_seconds
@@ -240,82 +233,3 @@ def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
             }
         )
     return rows
-
-
-_THROUGH = {
-    "IOReadBandwidthMax": "device_read_bytes_per_second",
-    "IOWriteBandwidthMax": "device_write_bytes_per_second",
-    "IOReadIOPSMax": "device_reads_per_second",
-    "IOWriteIOPSMax": "device_writes_per_second",
-}
-"""The response that each cap limits."""
-
-
-def sweep_figure(
-    sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
-) -> Figure | None:
-    """Draw figures over the limit on the left, throughput on the right, and the knee as a line.
-
-    The figures are times, or those of a service's response. None below two measured values.
-    """
-    points = [point for point in sweep.points if point.measured is not None]
-    if len(points) < 2:
-        return None
-    through = _THROUGH.get(sweep.property, "")
-    has_throughput = through in trial_df
-    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
-    panels = figure.subplots(1, 1 + has_throughput, squeeze=False)[0]
-    colours = {str(row[factor]): styles[row["treatment"]].colour for _, row in trial_df.iterrows()}
-    _draw_figures(panels[0], points, colours)
-    format_value_axis(panels[0], sweep.response or "read_seconds")
-    panels[0].set_ylabel(response_title(sweep.response) if sweep.response else "time")
-    if has_throughput:
-        _draw_throughput(panels[1], points, trial_df, factor, through, colours)
-    names = {point.value: point.name for point in sweep.points}
-    for axes in panels:
-        axes.xaxis.set_major_locator(FixedLocator(list(names)))
-        axes.xaxis.set_minor_locator(FixedLocator([]))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
-        axes.set_xlabel(sweep.property)
-        if sweep.knee.value:
-            mark_value(axes, sweep.knee.value, "knee", size=8.5)
-    return figure
-
-
-def _draw_figures(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
-    values, figures = [one.value for one in points], [one.measured or 0.0 for one in points]
-    axes.plot(values, figures, color=GREY, lw=1.6, label="measured")
-    for point, figure in zip(points, figures, strict=True):
-        colour = colours[point.level]
-        face = colour if point.is_counted else "none"
-        axes.plot(point.value, figure, marker="o", ms=7, mec=colour, mfc=face)
-    predictions = [(one.value, one.predicted) for one in points if one.predicted is not None]
-    if predictions:
-        look: dict[str, Any] = {"color": INK, "lw": 1.2, "ls": (0, (4, 3)), "marker": "x", "ms": 6}
-        axes.plot(*zip(*predictions, strict=True), label="predicted", **look)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-
-
-def _draw_throughput(
-    axes: Axes,
-    points: Sequence[SweepPoint],
-    trial_df: pd.DataFrame,
-    factor: str,
-    response: str,
-    colours: Mapping[str, str],
-) -> None:
-    values, middle = [point.value for point in points], []
-    for point in points:
-        colour, of_level = colours[point.level], trial_df[trial_df[factor] == point.level]
-        for is_included, chosen in of_level.dropna(subset=[response]).groupby("is_included"):
-            face, x = colour if is_included else "none", [point.value] * len(chosen)
-            axes.scatter(x, chosen[response], s=34, c=face, edgecolors=colour, zorder=3)
-        counted = of_level[of_level["is_included"]][response].dropna()
-        middle.append((of_level[response] if counted.empty else counted).median())
-    axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
-    axes.plot(values, values, color=INK, lw=1.0, ls=(0, (1, 2)), label="the cap")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    format_value_axis(axes, response)
-    axes.set_ylabel(response_title(response))

@@ -55,6 +55,8 @@ class Checkout:
         self.preloaded = spawn(
             argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top
         )
+        assert self.preloaded.stdout is not None
+        assert self.preloaded.stdout.readline() == b"ready\n"
 
     def write_analysis(self) -> None:
         """Write the package `analysis`, which here returns the arguments."""

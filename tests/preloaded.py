@@ -1,7 +1,7 @@
 """The command line with its imports done once: each command is forked from a waiting process.
 
-`python preloaded.py` reads JSON lines {argv, cwd, stdout, stderr} and answers each with the exit
-status.
+`python preloaded.py` prints `ready`, reads JSON lines {argv, cwd, stdout, stderr} and answers each
+with the exit status.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def import_everything() -> None:
 
 def serve() -> None:
     import_everything()
+    print("ready", flush=True)  # what the imports themselves write is there by now
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

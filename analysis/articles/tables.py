@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.ratios import WITHOUT_RUN, HostedScorecard, ratio_tables
@@ -33,11 +32,16 @@ from analysis.formatting import (
 from pagecage.model.published_figures import PublishedFigure
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Tone, make_table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _SHORT_TEXT = 24
 
 
 def claims_table(run: Run) -> pd.DataFrame:
     """Return the claims for which the run has a figure: published, measured, verdict and reason."""
+    import pandas as pd
+
     return pd.DataFrame(
         [_claim_row(result) for result in evaluate_claims(run) if not result.is_silent]
     )
@@ -45,6 +49,8 @@ def claims_table(run: Run) -> pd.DataFrame:
 
 def silent_table(run: Run) -> pd.DataFrame:
     """Return the claims for which the run has no figure, and the reasons."""
+    import pandas as pd
+
     silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
     return pd.DataFrame(
         silent, columns=["claim", "statement", "published", "reason"] if silent else None
@@ -75,6 +81,8 @@ def _unbroken(text: str) -> str:
 
 def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
     """Return the experiment's published figures that no run can test, grouped by reason."""
+    import pandas as pd
+
     found: dict[str, list[PublishedFigure]] = {}
     for row in rows:
         if row.untestable and run.plan["experiment"] in row.experiments:

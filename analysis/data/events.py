@@ -10,14 +10,15 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.model.run_files import read_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COMPRESSED, _PLAIN = 0x1C849304, 0x1C849303
 _COOKIE_MASK = ~0xF0
@@ -148,6 +149,8 @@ def fault_event_table(run: Run) -> pd.DataFrame:
     a column that the trace of an older version lacks. Where the attached probes could not tell, the
     cell says so.
     """
+    import pandas as pd
+
     counts: dict[str, dict[str, Counter[Any]]] = {}
     untraced: set[tuple[str, str]] = set()
     for trial in run.trials:

@@ -16,7 +16,7 @@ from analysis.cells import fidelity_lines
 from analysis.data import frames
 from analysis.data.events import fault_event_table
 from analysis.data.load import include_by_name, load_run
-from analysis.figures import charts, latencies, traces
+from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
 from analysis.views import evidence_tables, run
 from analysis.views.custom_collectors import own_section
@@ -208,7 +208,7 @@ class Results:
             items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
             factor = self.run.plan["sweep"]["factor"]
             drawn = figure_html(
-                lambda: sweep.sweep_figure(found, factor, self.trial_df, self.styles),
+                lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
                 lambda: alt_text.sweep_alt_text(found),
             )
             text = f"{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
@@ -216,7 +216,7 @@ class Results:
         if search is None:
             return None
         drawn = figure_html(
-            lambda: memory.memory_figure(search), lambda: memory.memory_alt_text(search)
+            lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
         )
         return with_heading("Memory, time and refaults", drawn)
 

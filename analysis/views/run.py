@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.findings import evaluate_findings
@@ -55,9 +53,14 @@ from pagecage.report.model import (
 from pagecage.verdicts.evaluate import verdicts_to_json
 from pagecage.verdicts.verdict import limit_title
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
     """Return the experiment's table, with one factor across if its levels fit."""
+    import pandas as pd
+
     response, plan = response or run.response, run.layout
     published = published_by_treatment(run, response)
     heading = per_unit_heading(response)
@@ -86,6 +89,8 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
     """Return a further table: the treatments of its `where` down, its responses across."""
+    import pandas as pd
+
     chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
     varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
     rows = []

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import load_run
+from analysis.figures.over_limits import memory_figure
 from analysis.figures.style import drawing_style
 from analysis.memory import (
     MemoryRun,
     memory_alt_text,
-    memory_figure,
     memory_json,
     memory_points,
     memory_run,

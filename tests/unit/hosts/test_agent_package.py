@@ -251,7 +251,7 @@ def test_this_machine_runs_no_programs_of_the_other(here: str, hosts: str) -> No
     with pytest.raises(HostError, match=f"{VARIABLE} is {hosts}, and this machine is {here}"):
         host_choice.choose_host("local", None, print)
     assert host_choice.choose_host("auto", None, print).name == "vm"
-    assert host_choice.plan_without_limits(LocalHost(None), no_plan) is None
+    assert host_choice._plan_without_limits(LocalHost(None), no_plan) is None
 
 
 def test_an_image_must_be_of_the_hosts_architecture(hosts: str) -> None:

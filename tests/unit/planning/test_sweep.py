@@ -192,7 +192,7 @@ def test_the_report_and_the_terminal_show_it(folder, capsys):
 
 
 def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
-    from analysis.sweep import sweep_figure
+    from analysis.figures.over_limits import sweep_figure
 
     results = Results(folder)
     sweep = sweep_of(results.run)
@@ -211,7 +211,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
 
 
 def test_a_knee_is_drawn_and_one_value_makes_no_figure(folder):
-    from analysis.sweep import sweep_figure
+    from analysis.figures.over_limits import sweep_figure
 
     results = Results(folder)
     sweep = sweep_of(results.run)
