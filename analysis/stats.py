@@ -240,7 +240,7 @@ def overall_ratio(numerator: Sequence[Block], denominator: Sequence[Block]) -> M
                 value / under[name]
                 for name, values in block.items()
                 for value in values
-                if name in over and name in under and value > 0
+                if name in over and under.get(name) and value > 0
             ]
             for block in side
         )

@@ -372,3 +372,12 @@ def test_segments_are_those_of_ruptures(length):
 def test_a_long_series_takes_no_second():
     values = series(1, 1000)
     assert ours.change_points(values) == by_ruptures(values)
+
+
+def test_a_treatment_that_mostly_reads_nothing_divides_nothing():
+    """Its median is zero on both sides, and one of its values is not."""
+    read, nothing = {"a": [4.0], "b": [3.0]}, {"a": [4.0], "b": [0.0]}
+    blocks = [read, nothing, nothing, nothing, nothing]
+    found = overall_ratio(blocks, blocks)
+    assert found is not None
+    assert found.middle == 1.0
