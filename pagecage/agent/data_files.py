@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -112,40 +112,38 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
     )
 
 
+def free_bytes(directory: Path) -> int:
+    """Return the free space that any user may take."""
+    return shutil.disk_usage(directory).free
+
+
 def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> None:
     """Raise HostError unless the disk has `need_bytes` for `what`, and 256 MiB free."""
-    free = os.statvfs(directory)
-    free_bytes = free.f_bavail * free.f_frsize
-    if free_bytes < need_bytes + _SPARE_BYTES:
+    free = free_bytes(directory)
+    if free < need_bytes + _SPARE_BYTES:
         raise HostError(
             f"{what} of {format_bytes(need_bytes)} does not fit {directory}"
-            f" ({format_bytes(free_bytes)} free)",
+            f" ({format_bytes(free)} free)",
             "choose a smaller SIZE, or free space there",
         )
 
 
-def make_room(directory: Path, kept: Collection[str], need_bytes: int) -> None:
-    """Remove what other plans left on a disk of pagecage's own, if `need_bytes` are not free there.
+def make_room(
+    others: Iterable[Path], has_room: Callable[[], bool], tell: Callable[[Path], None] | None = None
+) -> None:
+    """Remove files and folders that can be made again, the oldest first, until there is room.
 
-    The files and folders named in `kept` are of this plan, and count as free. All that is removed
-    is made again when it is needed.
+    `tell` is called with each before it is removed.
     """
-    disk = os.statvfs(directory)
-    held = sum(
-        path.lstat().st_size
-        for name in kept
-        for path in (directory / name, *(directory / name).rglob("*"))
-        if path.is_file()
-    )
-    if disk.f_bavail * disk.f_frsize + held >= need_bytes:
-        return
-    for left in directory.iterdir():
-        if left.name in kept or left.name == "lost+found":
-            continue
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
+    for other in sorted(others, key=lambda path: path.lstat().st_mtime):
+        if has_room():
+            return
+        if tell:
+            tell(other)
+        if other.is_dir() and not other.is_symlink():
+            shutil.rmtree(other)
         else:
-            left.unlink()
+            other.unlink()
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from pagecage.agent.data_files import require_room
+from pagecage.agent.data_files import make_room, require_room
 from pagecage.agent.file_trees import (
     Pieces,
     Signature,
@@ -276,14 +276,19 @@ class DataPreparation:
     def _make_room(self, base: Path) -> None:
         """Remove data of other keys, the least recently used first. Raises HostError."""
         need_bytes = self._data.disk_bytes
-        others = [path for path in base.parent.iterdir() if path != base]
-        for other in sorted(others, key=lambda path: path.stat().st_mtime):
-            with suppress(HostError):
+
+        def has_room() -> bool:
+            try:
                 require_room(base, need_bytes)
-                return
+            except HostError:
+                return False
+            return True
+
+        def tell(other: Path) -> None:
             text = f"removing prepared data that take space: {other}"
             self._session.stream.event("notice", text=text)
-            shutil.rmtree(other)
+
+        make_room((path for path in base.parent.iterdir() if path != base), has_room, tell)
         require_room(base, need_bytes, "a directory")
 
     def make(self, target: Path, datasets: Sequence[Path]) -> list[str]:

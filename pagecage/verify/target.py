@@ -95,7 +95,6 @@ def _blocks(text: str) -> list[list[tuple[str, str]]]:
 
 
 ENGINES = {"docker": "Docker", "podman": "podman"}
-_ENGINE_SECONDS = 30.0
 _SCOPE = re.compile(r"(?:docker-|libpod-|^)([0-9a-f]{64})(?:\.scope)?$")
 _UNKNOWN = re.compile(r"no such (?:object|container)|no container with name or id", re.IGNORECASE)
 
@@ -126,7 +125,7 @@ def inspect(name: str) -> InspectedContainer:
     problems: list[str] = []
     for program in engines:
         argv = [program, "inspect", "--type", "container", "--", name]
-        done = run(argv, check=False, timeout_seconds=_ENGINE_SECONDS)
+        done = run(argv, check=False, timeout_seconds=_ANSWER_SECONDS)
         if done.ok:
             return _container(program, name, done.stdout)
         reason = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.agent.data_files import (
     GENERATOR_VERSION,
+    free_bytes,
     is_whole,
     make_dataset,
     make_room,
     require_room,
     sidecar_of,
 )
+from pagecage.agent.session import _leave_room
 from pagecage.errors import HostError, PagecageError
-from pagecage.model.trial import Dataset
-from tests.fake_host.machine import DATASET
+from pagecage.model.trial import Dataset, TrialData
+from tests.fake_host.machine import DATASET, make_trial
 from tests.fake_host.machine import make_dataset as write_dataset
 from tests.tree import ROOT
 
@@ -162,11 +165,25 @@ def test_what_other_plans_left_goes_when_this_plan_does_not_fit(tmp_path: Path) 
     for name in ("random-1-1.bin", "random-2-1.bin", "old/1/data/file", "prepared/1/data/file"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * 4096)
-    disk = os.statvfs(tmp_path)
-    free = disk.f_bavail * disk.f_frsize
-    kept = {"random-1-1.bin", "prepared"}
-    make_room(tmp_path, kept, free // 2)
+    trial = replace(make_trial("good.py"), dataset=Dataset(1), files=1, data=TrialData(("true",)))
+    free = free_bytes(tmp_path)
+    _leave_room(tmp_path, (trial,), free // 2)
     assert len(list(tmp_path.iterdir())) == 4, "there was room"
-    make_room(tmp_path, kept, 2 * free)
-    assert {path.name for path in tmp_path.iterdir()} == kept
+    _leave_room(tmp_path, (trial,), 2 * free)
+    assert {path.name for path in tmp_path.iterdir()} == {"random-1-1.bin", "prepared"}
     assert (tmp_path / "prepared/1/data/file").exists()
+    _leave_room(tmp_path, (replace(trial, data=None),), 2 * free)
+    assert {path.name for path in tmp_path.iterdir()} == {"random-1-1.bin"}
+
+
+def test_the_oldest_goes_first_and_no_more_than_needed(tmp_path: Path) -> None:
+    (tmp_path / "old/folder").mkdir(parents=True)
+    (tmp_path / "middle").write_text("data")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "new").mkdir()
+    for seconds, name in enumerate(("old", "middle", "link", "new")):
+        os.utime(tmp_path / name, (0, seconds), follow_symlinks=False)
+    told: list[str] = []
+    make_room(tmp_path.iterdir(), lambda: len(told) == 3, lambda path: told.append(path.name))
+    assert told == ["old", "middle", "link"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
