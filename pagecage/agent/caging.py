@@ -216,7 +216,8 @@ class CageLimits:
                 break
             time.sleep(_POLL_SECONDS)
             later = _read_back(cgroup, self._disk.maj_min)
-            found = later if later["read_back"] else found
+            # Of a cgroup that goes away, some files are read and others are gone.
+            found = later if later["read_back"].keys() >= found["read_back"].keys() else found
         of_slice = {key: self._read_back[key] for key in self._expected}
         self._read_back, self._has_driver_cgroup = found["read_back"] | of_slice, True
         self._expected = self._expected | own

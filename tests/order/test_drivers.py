@@ -6,16 +6,18 @@ import base64
 import io
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pagecage.agent import storage
+from pagecage.agent import caging, storage
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.agent.session import run_trial
+from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
@@ -134,6 +136,29 @@ def test_a_limit_that_docker_loses_silently_is_detected(
     assert named in record.error
     assert record.missed_requirements[0].hint == "use --driver docker: limits on our own slice"
     assert "workload go" not in machine.log_lines(), "it was let go although its cage was open"
+
+
+def test_files_that_go_away_while_they_are_read_are_no_lost_limit(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that ends takes its cgroup with it, file by file for a reader."""
+    read, readings = caging._read_back, Counter[Cgroup]()
+
+    def read_as_it_goes(cgroup: Cgroup, *given: str, **options: bool) -> dict[str, Any]:
+        found = read(cgroup, *given, **options)
+        readings[cgroup] += 1
+        if readings[cgroup] > 1:
+            found["read_back"].pop("memory.swap.max", None)
+        return found
+
+    monkeypatch.setenv("FAKE_LOSES", "device")
+    monkeypatch.setenv("FAKE_LASTS", "3")
+    monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
+    monkeypatch.setattr(caging, "_read_back", read_as_it_goes)
+    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
+    record = carry_out(machine, by("docker-flags", workload=fio))
+    assert max(readings.values()) > 1, "it was read once"
+    assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
 
 
 @pytest.mark.parametrize("program", ["fio", "sh"])
