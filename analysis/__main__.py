@@ -1,4 +1,4 @@
-"""The process that executes a definition's own section of a report (analysis/views/render.py)."""
+"""The process that executes a custom section of a report (analysis/views/render.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run over a fleet: hosts beside each other."""
+"""A run over a fleet: hosts next to each other."""
 
 from __future__ import annotations
 

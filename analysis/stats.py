@@ -252,7 +252,7 @@ def overall_ratio(numerator: Sequence[Block], denominator: Sequence[Block]) -> M
 
 
 FEWEST_POINTS = 4
-"""Shorter series have no segment of two points beside another."""
+"""Shorter series have no two segments of two points."""
 LEAST_NOISE = 1e-3
 """Noise that is assumed at least, as a share: smaller changes are of no interest."""
 _SHORTEST = 2

@@ -1,4 +1,4 @@
-"""Ratios beside the published ones, on real CPUs and in emulated guests."""
+"""Ratios compared with the published ones, on real CPUs and in emulated guests."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
 
 
 def _unbroken(text: str) -> str:
-    """Keep a figure beside its unit; a long list of flags may break between them."""
+    """Keep a figure next to its unit; a long list of flags may break between them."""
     short = len(text) <= _SHORT_TEXT
     return text.replace(" ", "\N{NO-BREAK SPACE}") if short else text.replace("|", " ")
 

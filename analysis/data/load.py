@@ -42,7 +42,7 @@ _SCALE = {
 }
 _WORDS = ("none", "off")
 _MANY_ACROSS = 5
-"""More columns than this do not fit a page beside their published figures."""
+"""More columns than this do not fit a page next to their published figures."""
 _MANY_FACTORS = 4
 _FULL = 0.75
 """If a smaller share of a table's cells is filled, one row per treatment is easier to read."""

@@ -226,7 +226,7 @@ _TEXT, _LABEL_TEXT, _NOTE_TEXT = 11.5, 10.3, 9.0
 _LONGEST_LABEL = 23
 _LONGEST_TITLE = 28
 _UNITS = ("_seconds", "_bytes", "_us", "_ms", "_ns")
-"""Suffixes of responses; the figures beside the bars have the units."""
+"""Suffixes of responses; the figures next to the bars have the units."""
 _MOST_LINEAR = 40.0
 """Ratio of the longest to the shortest bar above which the scale is logarithmic."""
 
@@ -243,7 +243,7 @@ class Bar:
 
 
 def thumbnail_svg(run: Run, headline: str = "", published: str = "") -> str:
-    """Return the thumbnail; `headline` is a ratio such as `36×`, beside the published one."""
+    """Return the thumbnail; `headline` is a ratio such as `36×`, next to the published one."""
     found = bars(run)
     with drawing_style():
         figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72))

@@ -1,4 +1,4 @@
-"""Figures and tables of a definition's own collectors."""
+"""Figures and tables of custom collectors."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Storage:
 
 
 def prepare_storage(run: TrialRun, provided: Mapping[str, Any]) -> Storage:
-    """Find or make the trial's disks and folders. `provided` is what the driver prepared."""
+    """Find or make the trial's disks and folders. `provided` comes from the driver."""
     provider = _Provider(run)
     storage = provider.storage(provided)
     disks = {name: provider.disk(name) for name in run.trial.cage.disks}

@@ -158,7 +158,7 @@ def latency_sources(profile: LimitProfile) -> list[LabelledSource]:
 
 
 def disk_profiles(profile: LimitProfile) -> dict[str, LimitProfile]:
-    """Return the limits of each disk that a cage names beside the data directory's."""
+    """Return the limits of each disk that a cage names in addition to the data directory's."""
     cage = profile.cage
     return {name: profile_of_cage(cage.on_disk(name), None) for name in cage.disks} if cage else {}
 
@@ -398,5 +398,5 @@ def named_profile(name: str, volume: VolumeOptions) -> tuple[LimitProfile, str]:
 
 
 def fixed_limits(name: str) -> PagecageError:
-    """Return the error for options of a volume beside a cage."""
+    """Return the error for options of a volume in addition to a cage."""
     return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")

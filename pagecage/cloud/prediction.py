@@ -102,7 +102,7 @@ def _operations(
 
 
 LATENCY, PROGRAM = "latency", "program"
-"""Causes of a window's time beside the limits."""
+"""Causes of a window's time other than the limits."""
 _EMPTY = 1e-9
 """Share of a bucket's capacity that is an error of rounding."""
 

@@ -92,7 +92,7 @@ def _plain(name: str) -> str:
 
 
 def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
-    """Return the layers of the volume followed by those of the instance."""
+    """Return the volume's layers followed by the instance's."""
     caps, name = instance.caps, instance.name
     iops, throughput = caps.burst_iops, caps.burst_throughput
     return VolumeLimits(

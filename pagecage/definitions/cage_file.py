@@ -243,7 +243,7 @@ SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {
 
 
 def check_disk_name(name: str) -> str:
-    """Return the name of a disk beside the data directory's. Raises ValueError if it is invalid."""
+    """Return the name of a further disk. Raises ValueError if it is invalid or is `data`."""
     if name == DATA_DISK:
         raise ValueError("data is the data directory's disk, whose limits are the cage's own")
     if not DISK.fullmatch(name):

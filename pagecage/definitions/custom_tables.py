@@ -1,4 +1,4 @@
-"""Tables of a definition's own programs and collectors."""
+"""Tables of custom programs and collectors."""
 
 from __future__ import annotations
 

@@ -78,12 +78,12 @@ def architecture(machine: str | None = None) -> Architecture:
 
 
 def is_foreign_target() -> bool:
-    """Return whether the hosts have another architecture than this machine."""
+    """Return whether the architecture of the hosts is not this machine's."""
     return target_machine() != platform.machine()
 
 
 def require_native_target() -> None:
-    """Raise HostError if the hosts have another architecture than this machine."""
+    """Raise HostError if the architecture of the hosts is not this machine's."""
     if is_foreign_target():
         raise HostError(
             f"{VARIABLE} is {target_machine()}, and this machine is {platform.machine()}",

@@ -164,7 +164,7 @@ def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
 
 
 def traffic_of_others(windows: Sequence[Window]) -> dict[str, DiskTraffic]:
-    """Return the traffic of each disk beside the data directory's, by name."""
+    """Return the traffic of each disk other than the data directory's, by name."""
     found = {}
     for name in windows[0].others if windows else ():
         seen = [window.others[name] for window in windows]

@@ -1,4 +1,4 @@
-"""Requested limits beside the limits in force."""
+"""Requested limits compared with the limits in force."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def refusal(admin: Path = ADMIN) -> str | None:
         states = [path.read_text().strip() for path in admin.glob("*/state")]
         with number.open("r+"):
             pass
-        # Only a context tells what it can monitor, so one is made if there is none.
+        # Only a context reports what it can monitor, so one is made if there is none.
         is_free = number.read_text().strip() == "0"
         if is_free:
             _write(number, 1)

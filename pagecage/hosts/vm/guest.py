@@ -123,7 +123,7 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
-    """Open a shell in the guest, started for it if need be, and return its exit status."""
+    """Start the guest if needed, open a shell in it, and return the exit status."""
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     was_running = guest is not None

@@ -1,4 +1,4 @@
-"""Ratios beside the published ones, and classes of hosts."""
+"""Ratios compared with the published ones, and classes of hosts."""
 
 from __future__ import annotations
 
