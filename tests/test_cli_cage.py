@@ -244,7 +244,7 @@ def test_the_list_filters(top: Path) -> None:
     assert names(top, "--provider", "aws")[1] == set()
     assert names(top, "--type", "gp") == (
         {"aws-gp2", "aws-gp3"},
-        {"aws-gp2-tenth", "aws-gp3-tenth", "aws-gp3-tenth-192m", "gp3-wal-apart"},
+        {"aws-gp2-192m", "aws-gp2-tenth", "aws-gp3-192m", "aws-gp3-tenth", "gp3-wal-apart"},
     )
     fast, fast_cages = names(top, "--min-iops", "100000")
     assert {"azure-ultra", "gcp-pd-ssd", "aws-io2-block-express", "digitalocean-volume"} < fast

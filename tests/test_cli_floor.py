@@ -8,7 +8,7 @@ from tests.checkout import pagecage, refused
 
 
 def test_the_least_time_of_another_disk(top: Path) -> None:
-    words = ("floor", "gp3-wal-apart", "--writes", "9000")
+    words = ("floor", "gp3-wal-apart", "--writes", "90000")
     wal = pagecage(top, *words, "--disk", "wal")
     assert wal.stdout.startswith("gp3-wal-apart, disk wal")
     assert "at least 30 s, because of IOPS" in wal.stdout

@@ -142,7 +142,8 @@ def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
     """Run one trial. However it ends, it leaves a record and its traces, and nothing else."""
     session.stream.event("trial", trial_id=trial.trial_id, attempt=attempt)
     directory = session.request.spool / "trials" / f"{trial.trial_id}.{attempt}"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True)
     run = TrialRun(session, trial, attempt, directory)
     try:
         run_phases(run)

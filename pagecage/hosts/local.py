@@ -153,6 +153,8 @@ class LocalHost:
         if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
             reason = f"{path} belongs to another user, or others can write to it"
             raise HostError(reason, f"remove {path}")
+        if stat.st_uid == 0:
+            path.chmod(0o711)  # a server that drops root's rights reaches its data below
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
             part = Path(directory, f".{source.name}.part")  # a running program stays as it is

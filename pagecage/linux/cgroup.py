@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pagecage.linux.block_device import Disk, parse_mountinfo
-from pagecage.linux.processes import ProcessInfo, is_running, name_of, tree
+from pagecage.linux.processes import ProcessInfo, is_exiting, is_running, name_of, tree
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import Cage
 
@@ -219,7 +219,7 @@ def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
         for controller, inside in cgroup.by_controller.items() if place else ():
             there: Path | None = getattr(place, controller)
             if there is None or not there.is_relative_to(inside):
-                if is_running(one):
+                if not is_exiting(one):
                     found.append(ProcessInfo(one, name_of(one), str(there or place)))
                 break
     return found

@@ -25,7 +25,8 @@ _EXEC_SECONDS, _EXEC_POLL_SECONDS = 1.0, 0.001
 # Fields of proc_pid_stat(5), counted from the third.
 _PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 13 - 3
 _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
-_VSIZE, _ENV_START, _ENV_END = 23 - 3, 50 - 3, 51 - 3
+_FLAGS, _VSIZE, _ENV_START, _ENV_END = 9 - 3, 23 - 3, 50 - 3, 51 - 3
+_PF_EXITING = 0x4  # include/linux/sched.h
 _KINDS = ("cpu", "io", "memory")
 
 
@@ -71,6 +72,16 @@ def name_of(pid: int) -> str:
 def is_running(pid: int, proc: Path = PROC) -> bool:
     fields = stat_fields(pid, proc)
     return fields is not None and fields[0] not in "ZX"
+
+
+def is_exiting(pid: int, proc: Path = PROC) -> bool:
+    """Return whether a process has ended or is being ended by the kernel.
+
+    /proc/PID/cgroup names the root of each hierarchy of version 1 from then on
+    (proc_cgroup_show, kernel/cgroup/cgroup.c).
+    """
+    fields = stat_fields(pid, proc)
+    return fields is None or bool(int(fields[_FLAGS]) & _PF_EXITING)
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:

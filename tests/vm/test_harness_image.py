@@ -1,12 +1,13 @@
 """The harness image in Docker itself: its engine runs in the guest.
 
-A guest within the guest would take hours, so what needs none is run: the list, doctor, and a run
-without limits, by a user of no name, without a network.
+A guest within the guest would take hours, so what needs none is run: the list, doctor, a run without
+limits by a user of no name and without a network, and limits in a privileged container.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,30 @@ def test_docker_runs_it_for_any_user_without_a_network(host: VmHost, loaded: str
     records = shell(host, f"cat {loaded}/latest-smoke/records.jsonl").stdout.splitlines()
     assert {json.loads(line)["outcome"] for line in records} == {"ok"}
     assert "</html>" in shell(host, f"tail -c 200 {loaded}/latest-smoke/report.html").stdout
+
+
+def test_a_privileged_container_holds_limits_in_its_own_cgroup_namespace(
+    host: VmHost, loaded: str
+) -> None:
+    """Its root group has processes, which the refusal's command moves out of the way."""
+    docker = (
+        "docker run --rm --network none --privileged --cgroupns private --user 0:0"
+        f" -v {Path(loaded).parent}:/data -e PAGECAGE_RUNS=/data/root-runs --entrypoint sh {IMAGE}"
+    )
+    run_smoke = "mkdir -p /data/root-runs; pagecage run smoke --host local --size smoke --data-dir /data/held"
+    refused = shell(host, f"{docker} -ec '{run_smoke}'")
+    assert refused.status == 3
+    assert "is a cgroup namespace's root with processes" in refused.stderr
+    fix = refused.stderr.partition("fix: ")[2].partition("\n")[0]
+    assert fix.startswith("mkdir /sys/fs/cgroup/init")
+    held = shell(host, f"{docker} -ec {shlex.quote(f'{fix}; {run_smoke}')}")
+    assert held.ok, held.stderr
+    found = f"{Path(loaded).parent}/root-runs/latest-smoke/records.jsonl"
+    records = [json.loads(line) for line in shell(host, f"cat {found}").stdout.splitlines()]
+    assert {record["outcome"] for record in records} >= {"ok"}
+    caged = [record["cage"] for record in records if record["cage"].get("properties")]
+    assert caged
+    assert {cage["driver"]["name"] for cage in caged} == {"cgroupfs"}
 
 
 def test_a_folder_of_somebody_else_is_refused(host: VmHost, loaded: str) -> None:

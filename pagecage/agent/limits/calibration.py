@@ -151,6 +151,8 @@ _SECONDS = 2.0
 # blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
 _FIRST_SLICE_SECONDS = 0.1
 _GRACE = 1.03
+# fio's own start and the extents of its file, which the cgroup counts too
+_IOS_AROUND = 8
 DRIVEN_SHARE = 0.85
 """Below this share of the limit, the disk and not the limit was the bottleneck."""
 # property -> fio's pattern, block size and queue depth that exceed it.
@@ -259,7 +261,8 @@ class Calibrator:
         if counted is None or seconds <= 0:
             reason = "the cgroup counted no I/O on the measured disk"
             return Calibration(method, seconds, cap, None, None, reason)
-        allowed = cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
+        around = _IOS_AROUND if "IOPS" in name else 0
+        allowed = cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE + around / seconds
         return judge_driven(method, seconds, cap, allowed, counted / seconds, ("disk", "cap"))
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:

@@ -193,21 +193,21 @@ class CommandProgram:
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
     ) -> Path | None:
-        """Return the file that calibration reads: one of pagecage's, or the command's largest.
+        """Return the file that calibration reads: the command's largest, or one of pagecage's.
 
         None if the command's files lie on another disk and the largest is too small, or is to stay
         in the page cache, from which fio drops a file that it opens.
         """
-        if storage.is_own:
-            return files.paths[0] if files.paths else None
         if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
             return None
+        largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
+        if largest is not None and largest.stat().st_size < _DRIVABLE_BYTES:
+            largest = None
+        if storage.is_own:
+            return largest or self.run.make_dataset(_CALIBRATION, storage.data_dir)
         if files.disk.maj_min == self.run.session.disk.maj_min:
             return self.run.make_dataset(_CALIBRATION, self.run.data_dir)
-        largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
-        if largest is None or self.trial.cache == "any":
-            return None
-        return largest if largest.stat().st_size >= _DRIVABLE_BYTES else None
+        return None if self.trial.cache == "any" else largest
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
         """Return a command with its places filled in; literal words have only disks' places."""

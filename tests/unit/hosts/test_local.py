@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -171,9 +170,15 @@ def test_a_run_of_another_user_keeps_this_machine(
         host.prepare(ResourceNeeds(0, 0), lambda _: None)
 
 
-def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
+def test_nobody_else_lists_the_spool_or_writes_to_it(host: LocalHost) -> None:
     host.push([], host.spool_dir)
-    assert stat.S_IMODE(Path(host.spool_dir).stat().st_mode) == 0o700
+    assert Path(host.spool_dir).stat().st_mode & 0o066 == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's servers go on as another user")
+def test_a_server_that_drops_roots_rights_reaches_its_data(host: LocalHost) -> None:
+    host.push([], f"{host.spool_dir}/disk")
+    assert Path(host.spool_dir).stat().st_mode & 0o001
 
 
 @pytest.mark.parametrize("kind", ["open", "link"])

@@ -363,6 +363,19 @@ def test_processes_are_found_in_the_group_and_outside_of_it(real: Cgroupfs, chec
 
 
 @pytest.mark.limits
+def test_a_process_that_is_ending_has_not_left(real: Cgroupfs, checkout: Path) -> None:
+    """While the kernel frees its memory, cgroup v1 shows it in the root."""
+    group = real.make(UNIT, Cage("", {}), resolve_disk(checkout))
+    fork = "import os\nwhile 1:\n if not os.fork(): b'1' * (64 << 20); os._exit(0)\n os.wait()"
+    busy = spawn(real.enter_command(UNIT, ["python3", "-c", fork]))
+    wait_until(lambda: len(members(group)) == 2)
+    found = [one for _ in range(3000) for one in outside(busy.pid, group)]
+    busy.kill()
+    busy.wait()
+    assert found == []
+
+
+@pytest.mark.limits
 def test_removal_ends_processes_that_a_limit_holds_back(real: Cgroupfs, file: Path) -> None:
     """A read of 16 MiB at 1,000 bytes a second would take hours."""
     disk = resolve_disk(file.parent)

@@ -40,6 +40,12 @@ def test_a_cap_that_holds(calibrator: Calibrator, machine: Machine, name: str) -
     assert machine.left() == []
 
 
+def test_the_start_of_fio_is_no_leak_of_a_low_cap(calibrator: Calibrator, machine: Machine) -> None:
+    """Its program and the extents of its file are read under the cap too: some I/Os in 2 s."""
+    found = calibrated(calibrator, machine, IOReadIOPSMax=30)["IOReadIOPSMax"]
+    assert 30 + 3 < found["allowed"] < 30 + 8
+
+
 @pytest.mark.parametrize("name", sorted(IO_MAX_KEY))
 def test_a_cap_that_leaks(
     calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str

@@ -367,13 +367,15 @@ def run_on(machine: Machine, cache: str) -> TrialRun:
 
 
 @pytest.mark.parametrize(
-    ("size", "cache", "elsewhere", "reads"),
+    ("size", "cache", "where", "reads"),
     [
-        (16 << 20, "cold", True, "its own"),
-        ((16 << 20) - 1, "cold", True, None),
-        (16 << 20, "any", True, None),
-        (16 << 20, "cold", False, "ours"),
-        (0, "any", False, "ours"),
+        (16 << 20, "cold", "elsewhere", "its own"),
+        ((16 << 20) - 1, "cold", "elsewhere", None),
+        (16 << 20, "any", "elsewhere", None),
+        (16 << 20, "cold", "data disk", "ours"),
+        (0, "any", "data disk", "ours"),
+        (16 << 20, "cold", "disk of the trial", "its own"),
+        (3, "cold", "disk of the trial", "ours"),  # the first file of a database may be this small
     ],
 )
 def test_what_calibration_reads(
@@ -381,7 +383,7 @@ def test_what_calibration_reads(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
     cache: str,
-    elsewhere: bool,
+    where: str,
     reads: str | None,
 ) -> None:
     """Calibration reads no file that must stay cached, and writes only to pagecage's disk."""
@@ -392,10 +394,12 @@ def test_what_calibration_reads(
     run = run_on(machine, cache)
     disk = run.session.disk
     files = ProgramFiles(
-        (own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk
+        (own,), replace(disk, maj_min="8:0", node="/dev/other") if where == "elsewhere" else disk
     )
     found = CommandProgram(run).calibration_file(
-        Storage("data", disk, machine.data), files, run.trial.cage
+        Storage("data", disk, machine.data, is_own=where == "disk of the trial"),
+        files,
+        run.trial.cage,
     )
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
