@@ -1,7 +1,7 @@
 """The harness image in Docker itself: its engine runs in the guest.
 
-A guest within the guest would take hours, so what needs none is run: the list, doctor, a run without
-limits by a user of no name and without a network, and limits in a privileged container.
+A guest within the guest would take hours, so what needs none is run: the list, doctor, a run
+without limits by a user of no name and without a network, and limits in a privileged container.
 """
 
 from __future__ import annotations
