@@ -83,7 +83,8 @@ def test_a_privileged_container_holds_limits_in_its_own_cgroup_namespace(
         "docker run --rm --network none --privileged --cgroupns private --user 0:0"
         f" -v {Path(loaded).parent}:/data -e PAGECAGE_RUNS=/data/root-runs --entrypoint sh {IMAGE}"
     )
-    run_smoke = "mkdir -p /data/root-runs; pagecage run smoke --host local --size smoke --data-dir /data/held"
+    smoke = "pagecage run smoke --host local --size smoke --data-dir /data/held"
+    run_smoke = f"mkdir -p /data/root-runs; {smoke}"
     refused = shell(host, f"{docker} -ec '{run_smoke}'")
     assert refused.status == 3
     assert "is a cgroup namespace's root with processes" in refused.stderr
