@@ -18,6 +18,7 @@ from pagecage.cli.examples import examples
 from pagecage.cli.known_definitions import remember_definition, remember_project
 from pagecage.cli.options import PROGRAMS, shown, writing
 from pagecage.cli.output import notify
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.project_writer import (
     FILES,
     TEMPLATES,
@@ -32,7 +33,6 @@ from pagecage.definitions.project_writer import (
 from pagecage.definitions.reader import Definitions, check_name
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import SizedHost
-from pagecage.model.experiment import Experiment, Level
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import find_tool, run
 from pagecage.runner.uploads import (
@@ -105,8 +105,7 @@ def place_files(
 
 def _check_programs(experiment: Experiment, project: Path) -> None:
     tables = (level for levels in experiment.levels.values() for level in levels.values())
-    base = Workload(experiment.program, (), experiment.workload_kind)
-    for one in (base, *(level.workload for level in tables if level.workload)):
+    for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
         path = project / one.program
         if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
             raise PagecageError(
@@ -145,11 +144,9 @@ def _placed(
     def placed(one: Workload) -> Workload:
         return place(one) if one.command is not None or _speaks_handshake(one) else one
 
-    program, kind = experiment.program, experiment.workload_kind
-    base = placed(Workload(program, experiment.arguments, kind, 0, experiment.command))
-    levels: Mapping[str, Mapping[str, Level]] = {
+    levels = {
         factor: {
-            name: replace(level, workload=level.workload and placed(level.workload))
+            name: level.model_copy(update={"workload": level.workload and placed(level.workload)})
             for name, level in table.items()
         }
         for factor, table in experiment.levels.items()
@@ -162,8 +159,8 @@ def _placed(
         )
         for one in experiment.own_collectors
     )
-    experiment = replace(experiment, levels=levels, own_collectors=collectors)
-    return replace(experiment, program=base.program, arguments=base.arguments, command=base.command)
+    workload = placed(experiment.workload)
+    return replace(experiment, workload=workload, levels=levels, own_collectors=collectors)
 
 
 def _in_folder(one: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:

@@ -11,8 +11,8 @@ from typing import Any
 
 from pagecage.checkout import find_project, user_folder
 from pagecage.cli.output import confirmed
+from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
-from pagecage.model.experiment import Experiment
 from pagecage.whole_files import json_sha256, text_sha256
 
 HARMLESS = frozenset(

@@ -19,9 +19,9 @@ from pagecage.cli.output import Json, Notify, notify, typed_command
 from pagecage.cli.progress import LOAD_SECONDS, expected_trial_seconds
 from pagecage.cli.run_plan import check_options, new_run, plan_for, show_plan
 from pagecage.cli.show import GateOptions, measure, show_run
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.reader import is_path
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import Plan, plan_to_json, selected
 from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.run_folder import RunFolder, find_run
@@ -144,7 +144,7 @@ def list_experiments(*, as_json: Json = False) -> int:
 def _summary_row(experiment: Experiment, is_custom: bool) -> dict[str, Any]:
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
-    load_seconds = LOAD_SECONDS if experiment.workload_kind == "service" else 0.0
+    load_seconds = LOAD_SECONDS if experiment.workload.kind == "service" else 0.0
     trial_seconds = expected_trial_seconds(size.max_seconds, load_seconds=load_seconds)
     seconds = count * (size.repeats or experiment.repeats) * trial_seconds
     return {

@@ -17,13 +17,14 @@ from pagecage.cli.init import place_files
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import FleetOptions, RunOptions, chosen_conditions, definitions, is_group
 from pagecage.cli.output import Notify
+from pagecage.definitions.experiment import SIZES, Experiment
+from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.experiment import SIZES, Experiment, Level
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
@@ -157,7 +158,7 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
         control = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
         names = (*control, cage) if cage not in control else control
     else:
-        names, levels = (cage,), {**experiment.levels, "cage": {cage: Level(cage=cage)}}
+        names, levels = (cage,), {**experiment.levels, "cage": {cage: LevelTable(cage=cage)}}
     factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
     written = {name: list(levels) for name, levels in factors.items()}
     definition = {**experiment.definition, "factors": written}  # a plan stores it

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.custom_tables import BpftraceTable, Collectors, check_collectors
-from pagecage.definitions.fields import Citation, StrictTable
+from pagecage.definitions.fields import Citation, ReadBy, StrictTable, Words
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
@@ -22,7 +22,15 @@ from pagecage.definitions.trial_tables import (
     WorkloadTable,
     wrong_response,
 )
-from pagecage.model.trial import FRESH_HOME, SAME_OUTPUT, Condition, DriverName, Package
+from pagecage.model.trial import (
+    FRESH_HOME,
+    SAME_OUTPUT,
+    Condition,
+    DriverName,
+    Package,
+    TrialData,
+    Workload,
+)
 from pagecage.units import LEAST_PAGE_BYTES
 
 
@@ -40,8 +48,8 @@ class ExperimentFile(StrictTable):
         description="packages of the distribution that the programs need: Debian's names, or a"
         " table where other distributions have other names",
     )
-    workload: WorkloadTable
-    data: DataTable | None = None
+    workload: Annotated[Workload, ReadBy(WorkloadTable, WorkloadTable.resolved)]
+    data: Annotated[TrialData, ReadBy(DataTable, DataTable.resolved)] | None = None
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
@@ -54,8 +62,8 @@ class ExperimentFile(StrictTable):
         [],
         description="parts of the report: files beside this one in jupytext's percent format",
     )
-    conditions: list[Condition] = Field(
-        [],
+    conditions: Annotated[tuple[Condition, ...], ReadBy(list[Condition], tuple)] = Field(
+        (),
         description="conditions of each trial besides its cache: cold-metadata drops directory"
         " entries and inodes, fresh-home gives a command an empty home, same-output excludes"
         " commands whose standard output differs from that of the other repeats",
@@ -63,13 +71,13 @@ class ExperimentFile(StrictTable):
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
     )
-    copies: list[str] = Field(
-        [],
+    copies: Words = Field(
+        (),
         description="files of the project that are copied to the guest (docs/PROJECT.md)",
     )
-    factors: dict[str, list[str]]
+    factors: dict[str, Words]
     levels: dict[str, dict[str, LevelTable]] = {}
-    exclude: list[dict[str, str]] = []
+    exclude: Annotated[tuple[dict[str, str], ...], ReadBy(list[dict[str, str]], tuple)] = ()
     identical: list[dict[str, list[str]]] = Field(
         [],
         description="levels of a factor that do the same: their treatments are A/A pairs, whose"
@@ -99,14 +107,15 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"factors.{factor} names a level twice")
         for factor, tables in self.levels.items():
             for level in tables:
-                if level not in self.factors.get(factor, []):
+                if level not in self.factors.get(factor, ()):
                     raise ValueError(f"levels.{factor}.{level} is not a level of factors.{factor}")
         self._check_treatments()
         self._check_selections()
         self._check_ratio_tables()
         self._check_identical()
         self._check_workloads()
-        check_collectors(self.collectors, self.bpftrace, self.workload.metrics)
+        service = self.workload.service
+        check_collectors(self.collectors, self.bpftrace, service.metrics if service else {})
         self._check_all_placeholders()
         self._check_files()
         self._check_data()
@@ -168,7 +177,7 @@ class ExperimentFile(StrictTable):
         return [table for levels in self.levels.values() for table in levels.values()]
 
     @property
-    def _workloads(self) -> list[WorkloadTable]:
+    def _workloads(self) -> list[Workload]:
         """The experiment's workload, and those of levels."""
         return [self.workload, *(one.workload for one in self._level_tables if one.workload)]
 
@@ -177,9 +186,8 @@ class ExperimentFile(StrictTable):
             workload.kind != "service" for workload in self._workloads
         ):
             raise ValueError('levels: load_arguments apply only to workloads of kind "service"')
-        if self.workload.kind == "service" and (
-            reason := wrong_response(self.response, self.workload)
-        ):
+        service = self.workload.service
+        if service and (reason := wrong_response(self.response, service)):
             raise ValueError(reason)
         kinds = {FRESH_HOME: ("command", "service"), SAME_OUTPUT: ("command",)}
         for condition in self.conditions:
@@ -205,7 +213,8 @@ class ExperimentFile(StrictTable):
             raise ValueError('data: a workload of kind "fio" cannot use prepared data')
         words = [word for table in self._level_tables for word in table.arguments]
         for one in self._workloads:
-            words += [one.program, *one.arguments, *one.data_paths, *one.load]
+            paths = one.command.data_paths if one.command else ()
+            words += [one.program, *one.arguments, *paths, *_load(one)]
         if self.data is None and any("{data}" in word for word in words):
             raise ValueError("{data} is used, but there is no table [data]")
         for word in self.data.prepare if self.data else ():
@@ -215,13 +224,13 @@ class ExperimentFile(StrictTable):
         tables, is_strict = self._level_tables, self.workload.kind == "handshake"
         for argument in [
             *self.workload.arguments,
-            *self.workload.load,
+            *_load(self.workload),
             *(a for table in tables for a in (*table.arguments, *table.load_arguments)),
         ]:
             self._check_argument(argument, is_strict, "workload.arguments")
         for workload in self._workloads[1:]:
             is_strict = workload.kind == "handshake"
-            for argument in (*workload.arguments, *workload.load):
+            for argument in (*workload.arguments, *_load(workload)):
                 self._check_argument(argument, is_strict, "levels.*.workload.arguments")
         for table in tables:
             if table.cage:
@@ -250,6 +259,10 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"sizes.{lacking[0]} has no value for {{{name}}}")
 
 
+def _load(workload: Workload) -> tuple[str, ...]:
+    return workload.service.load if workload.service else ()
+
+
 def _has_value(placeholder: str, size: SizeTable) -> bool:
     if placeholder in ("file", "files", "sidecar"):
         return size.dataset is not None
@@ -260,8 +273,8 @@ def _has_value(placeholder: str, size: SizeTable) -> bool:
     return placeholder != "max_seconds" or size.max_seconds is not None
 
 
-def _unknown_level(where: Mapping[str, str], factors: Mapping[str, list[str]]) -> str | None:
+def _unknown_level(where: Mapping[str, str], factors: Mapping[str, Sequence[str]]) -> str | None:
     for factor, level in where.items():
-        if level not in factors.get(factor, []):
+        if level not in factors.get(factor, ()):
             return f"{factor} = {level!r}"
     return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from pagecage.errors import PagecageError
 from pagecage.units import parse_exact_bytes, parse_size_bytes
@@ -41,6 +43,25 @@ ExactBytes = Annotated[
 Count = Annotated[int, Field(gt=0, lt=2**63)]
 ExactCount = Annotated[float, Field(gt=0, lt=2**63, allow_inf_nan=False)]
 """A rate or an amount that need not be whole: a tenth of 384 I/Os per second."""
+
+
+@dataclass(frozen=True)
+class ReadBy:
+    """Marks a field of the model that the file states as a `table`, from which `make` makes it."""
+
+    table: Any
+    make: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the schema of the table, followed by the function."""
+        return core_schema.no_info_after_validator_function(
+            self.make, handler.generate_schema(self.table)
+        )
+
+
+Words = Annotated[tuple[str, ...], ReadBy(list[str], tuple)]
 
 
 class StrictTable(BaseModel):

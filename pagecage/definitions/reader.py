@@ -28,15 +28,14 @@ from pagecage.definitions.custom_tables import (
     custom_sections,
     definition_sha256,
 )
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.json_codec import DEFINITION
 from pagecage.model.published_figures import read_articles
-from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 
 @dataclass(frozen=True)
@@ -267,81 +266,33 @@ class Definitions:
         return claims
 
 
-_AS_GIVEN = ("question", "response", "repeats", "fresh", "read_ahead_kb", "fill", "driver")
+_AS_GIVEN = (
+    *("question", "response", "repeats", "fresh", "read_ahead_kb", "fill", "driver", "workload"),
+    *("data", "conditions", "copies", "factors", "levels", "exclude"),
+)
+"""Keys of the file whose values an experiment has as they are."""
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
     programs, sections = custom_programs(data, path), custom_sections(data, path)
-    workload = _workload(table.workload)
+    usual = {"smoke": "covering"}
+    sizes = {
+        n: size.model_copy(update={"treatments": size.treatments or usual.get(n, "all")})
+        for n, size in table.sizes.items()
+    }
     return Experiment(
         name=name,
         **{key: getattr(table, key) for key in _AS_GIVEN},
-        exclude=tuple(table.exclude),
-        conditions=tuple(table.conditions),
-        copies=tuple(table.copies),
-        program=workload.program,
-        workload_kind=workload.kind,
-        arguments=workload.arguments,
-        min_memory_bytes=workload.min_memory_bytes,
-        command=workload.command,
-        service=workload.service,
         collectors=built_in(table.collectors),
         own_collectors=custom_collectors(table.collectors, table.bpftrace),
-        factors={k: tuple(v) for k, v in table.factors.items()},
-        levels={
-            f: {n: _level(level) for n, level in levels.items()}
-            for f, levels in table.levels.items()
-        },
         claims=tuple(data.get("claims", ())),
-        sizes={n: _size(n, s) for n, s in table.sizes.items()},
+        sizes=sizes,
         definition_sha256=definition_sha256(path, {**programs, **sections}),
         definition=data,
         packages=table.resolved_packages(),
         own_programs=programs,
         sections=sections,
-        data=table.data.resolved() if table.data else None,
     )
-
-
-def _workload(table: WorkloadTable) -> Workload:
-    command = None
-    if table.kind in ("command", "service"):
-        paths = tuple(table.data_paths)
-        command = CommandSpec(paths, table.ready_when, table.ready_port, table.timeout_seconds)
-    return Workload(
-        table.program,
-        tuple(table.arguments),
-        table.kind,
-        table.min_memory_bytes or 0,
-        command,
-        table.service() if table.kind == "service" else None,
-    )
-
-
-def _size(name: str, table: SizeTable) -> Size:
-    return Size(
-        table.dataset,
-        table.max_seconds,
-        table.repeats,
-        table.files,
-        table.treatments or ("covering" if name == "smoke" else "all"),
-        {place: str(value) for place, value in table.places.items()},
-        table.writes or 0,
-        table.prepared or 0,
-    )
-
-
-def _level(table: LevelTable) -> Level:
-    given, memory, step = dict(table), table.machine_memory_bytes, table.before
-    if isinstance(memory, DatasetFraction):
-        given["machine_memory_bytes"] = None
-        given["machine_memory_fraction"] = memory.dataset_fraction
-    if step:
-        given["before"] = SetupStep(step.program, tuple(step.arguments), step.slice)
-    if table.workload:
-        given["workload"] = _workload(table.workload)
-    lists = {name: tuple(given[name]) for name in ("arguments", "load_arguments")}
-    return Level(**{**given, **lists})
 
 
 def known_programs(top: Path) -> list[str]:

@@ -9,10 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.definitions.cage_file import DatasetFraction
-from pagecage.definitions.fields import SizeBytes, StrictTable
+from pagecage.definitions.fields import ReadBy, SizeBytes, StrictTable, Words
 from pagecage.model.cage import Enforcer
 from pagecage.model.services import NAME, OWN_RESPONSES, MetricPattern, ServiceSpec, wrong_pattern
-from pagecage.model.trial import DriverName, TrialData
+from pagecage.model.trial import CommandSpec, DriverName, SetupStep, TrialData, Workload
 from pagecage.verdicts.repeats import MOST_REPEATS
 
 
@@ -91,7 +91,7 @@ class ServiceKeys(StrictTable):
         )
 
 
-def wrong_response(response: str, service: ServiceKeys) -> str | None:
+def wrong_response(response: str, service: ServiceSpec) -> str | None:
     """Return the reason why a service has no such response; None if it has."""
     if response in {*service.metrics, *OWN_RESPONSES, *STANDARD_RESPONSES}:
         return None
@@ -206,6 +206,21 @@ class WorkloadTable(ServiceKeys):
                 raise ValueError(f"arguments: {reason}")
         return self
 
+    def resolved(self) -> Workload:
+        """Return the workload as trials have it."""
+        command = None
+        if self.kind in ("command", "service"):
+            paths, timeout_seconds = tuple(self.data_paths), self.timeout_seconds
+            command = CommandSpec(paths, self.ready_when, self.ready_port, timeout_seconds)
+        return Workload(
+            self.program,
+            tuple(self.arguments),
+            self.kind,
+            self.min_memory_bytes or 0,
+            command,
+            self.service() if self.kind == "service" else None,
+        )
+
 
 class PackageTable(StrictTable):
     """A package whose name differs between families of distributions.
@@ -250,6 +265,17 @@ class SizeTable(StrictTable):
             )
         return self
 
+    def filled(self, text: str) -> str:
+        """Return the text with the definition's own {placeholders} filled in."""
+        for name, value in self.places.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of all files together, in bytes."""
+        return None if self.dataset is None else self.dataset * self.files
+
 
 class DataTable(StrictTable):
     """A directory, {data} in a command, that the program `prepare` makes once.
@@ -292,6 +318,10 @@ class SetupStepTable(StrictTable):
     arguments: list[str] = []
     slice: Literal["same", "other"] = "same"
 
+    def resolved(self) -> SetupStep:
+        """Return the step as trials have it."""
+        return SetupStep(self.program, tuple(self.arguments), self.slice)
+
 
 class LevelTable(StrictTable):
     """The changes that one level makes to a trial.
@@ -300,13 +330,13 @@ class LevelTable(StrictTable):
     workload, and their `load_arguments` those of a service's load.
     """
 
-    arguments: list[str] = []
-    load_arguments: list[str] = []
+    arguments: Words = ()
+    load_arguments: Words = ()
     cache: CacheState | None = None
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None
-    workload: WorkloadTable | None = None
-    before: SetupStepTable | None = None
+    workload: Annotated[Workload, ReadBy(WorkloadTable, WorkloadTable.resolved)] | None = None
+    before: Annotated[SetupStep, ReadBy(SetupStepTable, SetupStepTable.resolved)] | None = None
     storage: Storage | None = Field(
         None,
         description="`data` is the disk of the data directory; the others are made for the trial",

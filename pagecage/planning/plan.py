@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from pagecage.definitions.cage_file import DatasetFraction
+from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import (
     DRIVERS,
@@ -62,7 +64,7 @@ def selected(
 ) -> list[Treatment]:
     """Return the treatments of a run of this size, in the definition's order."""
     every = with_levels(list(treatments(experiment)), levels or {})
-    if experiment.sizes[size].treatments == "all":
+    if experiment.sizes[size].treatments != "covering":
         return every
     chosen = covering(every)
     return [treatment for treatment in every if treatment in chosen]
@@ -189,13 +191,13 @@ def _make_trial(
         **_shared(experiment, stored),
         machine_memory_bytes=_machine_memory_bytes(levels, total_bytes),
         dirty_limits={name: value for name, value in dirty.items() if value is not None},
-        writes_bytes=size.writes_bytes,
+        writes_bytes=size.writes or 0,
         driver=_driver(levels, experiment, cage, options.default_driver),
         data=_data(experiment.data, size),
     )
 
 
-def _shared(experiment: Experiment, stored: Level | None) -> dict[str, Any]:
+def _shared(experiment: Experiment, stored: LevelTable | None) -> dict[str, Any]:
     names = ("collectors", "own_collectors", "packages", "conditions")
     fields = {name: getattr(experiment, name) for name in names}
     if stored:
@@ -203,39 +205,34 @@ def _shared(experiment: Experiment, stored: Level | None) -> dict[str, Any]:
     return fields
 
 
-def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
-    known = experiment.levels.get(factor, {}).get(level, Level())
+def _level(experiment: Experiment, factor: str, level: str, size: SizeTable) -> LevelTable:
+    known = experiment.levels.get(factor, {}).get(level, LevelTable())
     cage = known.cage or (level if factor == "cage" else None)
-    return replace(known, cage=cage and size.filled(cage))
+    return known.model_copy(update={"cage": cage and size.filled(cage)})
 
 
-def _last(levels: list[Level], key: str) -> Any:
+def _last(levels: list[LevelTable], key: str) -> Any:
     values = [value for level in levels if (value := getattr(level, key)) is not None]
     return values[-1] if values else None
 
 
-def _driver(levels: list[Level], experiment: Experiment, cage: Cage, default: str | None) -> str:
+def _driver(
+    levels: list[LevelTable], experiment: Experiment, cage: Cage, default: str | None
+) -> str:
     if default == WITHOUT_LIMITS and cage.cgroup_part.has_limits:
         default = None
     return str(_last(levels, "driver") or experiment.driver or default or DRIVERS[0])
 
 
-def _data(data: TrialData | None, size: Size) -> TrialData | None:
+def _data(data: TrialData | None, size: SizeTable) -> TrialData | None:
     if data is None or not data.prepare:
         return data
     prepare, made_by = (tuple(map(size.filled, words)) for words in (data.prepare, data.made_by))
-    return replace(data, prepare=prepare, made_by=made_by, size_bytes=size.prepared_bytes)
+    return replace(data, prepare=prepare, made_by=made_by, size_bytes=size.prepared or 0)
 
 
-def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
-    chosen: Workload = _last(levels, "workload") or Workload(
-        experiment.program,
-        experiment.arguments,
-        experiment.workload_kind,
-        experiment.min_memory_bytes,
-        experiment.command,
-        experiment.service,
-    )
+def _workload(experiment: Experiment, levels: list[LevelTable], size: SizeTable) -> Workload:
+    chosen: Workload = _last(levels, "workload") or experiment.workload
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
     if chosen.command is not None and chosen.command.is_literal:
         return replace(chosen, arguments=arguments)
@@ -246,13 +243,11 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
     return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
 
 
-def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
-    for level in reversed(levels):
-        if level.machine_memory_bytes is not None:
-            return level.machine_memory_bytes
-        if level.machine_memory_fraction is not None:
-            return page_floor_bytes(round((total_bytes or 0) * level.machine_memory_fraction))
-    return None
+def _machine_memory_bytes(levels: list[LevelTable], total_bytes: int | None) -> int | None:
+    memory: int | DatasetFraction | None = _last(levels, "machine_memory_bytes")
+    if isinstance(memory, DatasetFraction):
+        return page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
+    return memory
 
 
 def make_plan(
@@ -278,7 +273,7 @@ def make_plan(
         "definition": dict(experiment.definition),
         "definition_sha256": experiment.definition_sha256,
         **options.to_json(),
-        "treatments": experiment.sizes[options.size].treatments,
+        "treatments": experiment.sizes[options.size].treatments or "all",
         "command": command,
         "harness": dict(harness),
         "trials": [recorded_trial(t) for t in trials],

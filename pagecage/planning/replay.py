@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import UNCAGED
-from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.services import ServiceSpec, is_better_if_higher
-from pagecage.model.trial import CommandSpec, TrialData, recorded_command
+from pagecage.model.trial import CommandSpec, TrialData, Workload, recorded_command
 from pagecage.whole_files import json_sha256
 
 SIZE = "default"
@@ -64,14 +65,18 @@ class ReplaySpec:
 def make_experiment(replay: ReplaySpec) -> Experiment:
     """Return the replay as an experiment, with the definition that a file would hold."""
     definition = _definition(replay)
-    levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
+    levels = {
+        cage: LevelTable.model_validate({"cage": cage, "cache": replay.cache})
+        for cage in replay.cages
+    }
     return Experiment(
         name=replay.name,
         question=definition["question"],
-        program=replay.argv[0],
-        workload_kind="service" if replay.service else "command",
-        arguments=replay.argv[1:],
-        min_memory_bytes=0,
+        workload=Workload(
+            *(replay.argv[0], replay.argv[1:], "service" if replay.service else "command"),
+            command=replay.command,
+            service=replay.service,
+        ),
         response=replay.response,
         repeats=1,
         fresh="never",
@@ -80,11 +85,9 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         factors={"cage": replay.cages},
         levels={"cage": levels},
         exclude=(),
-        sizes={SIZE: Size(None, None)},
+        sizes={SIZE: SizeTable()},
         claims=(),
         definition=definition,
-        command=replay.command,
-        service=replay.service,
         driver=replay.driver,
         conditions=replay.conditions,
         data=replay.data,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagecage.model.experiment import SIZES, Experiment, Size
+from pagecage.definitions.experiment import SIZES, Experiment
+from pagecage.definitions.trial_tables import SizeTable
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import mean_us_at_size
 from pagecage.units import BLOCK_BYTES, KIB, exact_size, format_bytes, format_hours
@@ -114,13 +115,13 @@ def _disk_seconds(trial: Trial, disk: DiskSpeed, reads: float, size_bytes: float
 
 DEFAULT_BUDGET_SECONDS = 180.0
 _TOLERANCE = 1.1  # "about" three minutes
-_KEPT = ("files", "places", "writes_bytes", "prepared_bytes")
+_KEPT = ("files", "places", "writes", "prepared")
 """Properties in which two sizes must agree, so that there are sizes between them."""
 
 
 def has_datasets(experiment: Experiment) -> bool:
     """Return whether every size of an experiment is the size of a dataset."""
-    return all(size.dataset_bytes for size in experiment.sizes.values())
+    return all(size.dataset for size in experiment.sizes.values())
 
 
 BlockSeconds = Callable[[Experiment, str], tuple[float, float]]
@@ -210,15 +211,16 @@ def _candidates(experiment: Experiment) -> Iterator[tuple[Experiment, str]]:
             yield _with_size(experiment, _in_design(between, design), larger)
 
 
-def _in_design(size: Size, design: Size) -> Size:
-    return replace(size, repeats=design.repeats, treatments=design.treatments)
+def _in_design(size: SizeTable, design: SizeTable) -> SizeTable:
+    kept = {"repeats": design.repeats, "treatments": design.treatments}
+    return size.model_copy(update=kept)
 
 
-def _between(larger: Size, smaller: Size) -> Iterator[Size]:
+def _between(larger: SizeTable, smaller: SizeTable) -> Iterator[SizeTable]:
     """Yield sizes between two, whose datasets are powers of two, the largest first."""
     if any(getattr(larger, name) != getattr(smaller, name) for name in _KEPT):
         return
-    high, low = larger.dataset_bytes, smaller.dataset_bytes
+    high, low = larger.dataset, smaller.dataset
     if not high or not low or high <= low:
         return
     power = 2 ** math.floor(math.log2(high - 1))
@@ -228,16 +230,16 @@ def _between(larger: Size, smaller: Size) -> Iterator[Size]:
         if limit is not None and smaller.max_seconds is not None:
             least = smaller.max_seconds
             limit = float(f"{least * (limit / least) ** share:.2g}")
-        yield replace(larger, dataset_bytes=power, max_seconds=limit)
+        yield larger.model_copy(update={"dataset": power, "max_seconds": limit})
         power //= 2
 
 
-def _with_size(experiment: Experiment, size: Size, like: str) -> tuple[Experiment, str]:
+def _with_size(experiment: Experiment, size: SizeTable, like: str) -> tuple[Experiment, str]:
     """Return the experiment with another size, and its name: the size of all its files."""
     name = exact_size(size.total_bytes or 0)
     tables = dict(experiment.definition.get("sizes", {}))
     values: dict[str, Any] = {
-        "dataset": exact_size(size.dataset_bytes or 0),
+        "dataset": exact_size(size.dataset or 0),
         "max_seconds": size.max_seconds,
         "repeats": size.repeats,
         "treatments": size.treatments,

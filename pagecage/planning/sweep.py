@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
-from pagecage.model.experiment import Experiment, Level
 from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
 SWEEP_PREFIX = "sweep-"
@@ -119,7 +120,10 @@ def sweep_experiment(
         factors=factors,
         exclude=(),
         claims=(),
-        levels={**kept, vary.property: {word: Level(cage=name) for word, name in names.items()}},
+        levels={
+            **kept,
+            vary.property: {word: LevelTable(cage=name) for word, name in names.items()},
+        },
         definition=_definition(experiment, factors, vary, cage),
     )
 
@@ -152,7 +156,7 @@ def _definition(
 ) -> dict[str, Any]:
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
-    how = "How does {} fare" if experiment.service else "How long does {} take"
+    how = "How does {} fare" if experiment.workload.service else "How long does {} take"
     kept = dict(experiment.definition)
     for key in ("claims", "findings", "story", "exclude"):
         kept.pop(key, None)

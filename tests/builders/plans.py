@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import Cage
-from pagecage.model.experiment import Experiment, Size
+from pagecage.model.trial import Workload
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 
-SIZES = {name: Size(2**20, 5.0) for name in ("full", "default", "emulated", "smoke")}
+
+def size_table(**table: object) -> SizeTable:
+    return SizeTable.model_validate(table)
+
+
+def level_table(*arguments: str, **table: object) -> LevelTable:
+    return LevelTable.model_validate({"arguments": [*arguments], **table})
+
+
+SIZES = {
+    name: size_table(dataset="1MiB", max_seconds=5.0)
+    for name in ("full", "default", "emulated", "smoke")
+}
 
 BASE = Experiment(
     name="test",
     question="?",
-    program="pcread",
-    workload_kind="handshake",
-    arguments=("--file", "{file}"),
-    min_memory_bytes=0,
+    workload=Workload("pcread", ("--file", "{file}")),
     response="read_seconds",
     repeats=3,
     fresh="never",

@@ -256,7 +256,14 @@ def test_what_a_plan_needs_of_a_host() -> None:
 
 def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
     check_memory_floor(plan_of(THREE, ONE_BLOCK))
-    needy = plan_of(replace(THREE, min_memory_bytes=2**20, factors={"cage": ("tight",)}), ONE_BLOCK)
+    needy = plan_of(
+        replace(
+            THREE,
+            workload=replace(THREE.workload, min_memory_bytes=2**20),
+            factors={"cage": ("tight",)},
+        ),
+        ONE_BLOCK,
+    )
     with pytest.raises(PagecageError, match=r"cgroups/tight\.toml: MemoryMax is 4096 bytes"):
         check_memory_floor(needy)
 

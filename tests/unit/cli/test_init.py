@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli.init import place_files
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.project_writer import (
     FILES,
     TEMPLATES,
@@ -17,7 +18,6 @@ from pagecage.definitions.project_writer import (
 )
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from pagecage.model.experiment import Experiment
 from tests.tree import ROOT
 
 
@@ -46,9 +46,12 @@ def experiment(tmp_path: Path) -> Experiment:
 def test_here_the_command_runs_in_the_project(experiment: Experiment, tmp_path: Path) -> None:
     placed, copies = place_files(experiment, Place("local"))
     assert copies is None
-    assert (placed.program, placed.arguments) == ("bin/server", ("--index", "data", "-v"))
-    assert placed.command is not None
-    assert placed.command.directory == str(tmp_path)
+    assert (placed.workload.program, placed.workload.arguments) == (
+        "bin/server",
+        ("--index", "data", "-v"),
+    )
+    assert placed.workload.command is not None
+    assert placed.workload.command.directory == str(tmp_path)
 
 
 def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
@@ -58,11 +61,11 @@ def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
         (str(tmp_path / "bin/server"), "server"),
         (str(tmp_path / "data"), "data"),
     ]
-    assert placed.program == "/data/replay/server"
-    assert placed.arguments == ("--index", "/data/replay/data", "-v")
-    assert placed.command is not None
-    assert placed.command.data_paths == ("/data/replay/data",)
-    assert placed.command.directory == copies["directory"] == "/data/replay"
+    assert placed.workload.program == "/data/replay/server"
+    assert placed.workload.arguments == ("--index", "/data/replay/data", "-v")
+    assert placed.workload.command is not None
+    assert placed.workload.command.data_paths == ("/data/replay/data",)
+    assert placed.workload.command.directory == copies["directory"] == "/data/replay"
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def workload(tmp_path: Path) -> Path:
 
 def placed_workload(tmp_path: Path, host: str) -> tuple[str, tuple[str, ...]]:
     placed, _ = place_files(Definitions(ROOT, [], tmp_path).experiment("mine"), Place(host))
-    return placed.program, placed.arguments
+    return placed.workload.program, placed.workload.arguments
 
 
 def test_here_a_workload_is_used_in_place(workload: Path, tmp_path: Path) -> None:

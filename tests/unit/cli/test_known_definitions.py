@@ -11,9 +11,9 @@ import pytest
 
 from pagecage.cli import known_definitions as known
 from pagecage.cli.known_definitions import ask_before_commands, command_lines
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from pagecage.model.experiment import Experiment
 from tests.tree import ROOT
 
 DEFINITION = """question = "q"

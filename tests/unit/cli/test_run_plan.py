@@ -23,17 +23,16 @@ from pagecage.cli.run_plan import (
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage
-from pagecage.model.experiment import Level
 from pagecage.planning.plan import Plan, make_trials, plan_from_json, plan_to_json
 from pagecage.units import parse_size_bytes
 from tests.builders.facts import FIT, NO_MANAGER, USER, facts
-from tests.builders.plans import BASE, CAGES, CHOICES
+from tests.builders.plans import BASE, CAGES, CHOICES, level_table
 from tests.fake_host.hosts import TestHost
 
 CAGED = replace(
     BASE,
     factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)},
-    levels={"pattern": {"a": Level()}},
+    levels={"pattern": {"a": level_table()}},
 )
 
 
@@ -50,7 +49,7 @@ def test_a_chosen_cage_replaces_all_but_the_control() -> None:
 
 
 def test_renamed_levels_do_not_outlive_the_choice() -> None:
-    renamed = replace(CAGED, levels={**CAGED.levels, "cage": {"tenth": Level(cage="tenth")}})
+    renamed = replace(CAGED, levels={**CAGED.levels, "cage": {"tenth": level_table(cage="tenth")}})
     assert cages_used(with_cage(renamed, "tight")) == {"uncaged", "tight"}
 
 
@@ -60,7 +59,7 @@ def test_an_experiment_without_cages_gets_one() -> None:
 
 def test_an_experiment_that_sets_its_cages_in_other_levels_cannot_be_given_one() -> None:
     own = replace(
-        BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": Level(cage="tenth")}}
+        BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": level_table(cage="tenth")}}
     )
     with pytest.raises(PagecageError, match="set its cages"):
         with_cage(own, "tight")
@@ -230,7 +229,7 @@ def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
     assert with_driver(BASE, None) is BASE
     assert with_driver(BASE, "docker").driver == "docker"
     own = replace(
-        BASE, factors={"by": ("docker",)}, levels={"by": {"docker": Level(driver="docker")}}
+        BASE, factors={"by": ("docker",)}, levels={"by": {"docker": level_table(driver="docker")}}
     )
     with pytest.raises(PagecageError, match="set its drivers"):
         with_driver(own, "podman")

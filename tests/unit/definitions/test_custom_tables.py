@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import PlanOptions, make_plan
 from tests.builders.definitions import definitions, refusal
 from tests.builders.plans import CAGES, HARNESS

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pagecage.definitions.experiment import SIZES
 from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.definitions.reader import Definitions
-from pagecage.model.experiment import SIZES
 from tests.tree import ROOT
 
 WORDS = st.lists(
@@ -35,7 +35,7 @@ def test_any_command_is_kept_word_for_word(project: Path, words: list[str]) -> N
     table = tomllib.loads((project / "experiments/mine.toml").read_text(encoding="utf-8"))
     assert [table["workload"]["program"], *table["workload"]["arguments"]] == words
     read = Definitions(ROOT, [], project).experiment("mine")
-    assert (read.program, *read.arguments) == tuple(words)
+    assert (read.workload.program, *read.workload.arguments) == tuple(words)
     assert read.cage_names() == {"uncaged", "slow-disk"}
 
 
@@ -44,13 +44,13 @@ def test_files_are_copied_and_data_are_cold(project: Path) -> None:
     (project / "experiments/mine.toml").write_text(text)
     read = Definitions(ROOT, [], project).experiment("mine")
     assert read.copies == ("./server", "index.db")
-    assert read.command is not None
-    assert read.command.data_paths == ("index.db",)
+    assert read.workload.command is not None
+    assert read.workload.command.data_paths == ("index.db",)
     assert {level.cache for level in read.levels["cage"].values()} == {"cold"}
 
 
 def test_a_dataset_is_made_for_a_command_that_names_it(project: Path) -> None:
     (project / "experiments/mine.toml").write_text(experiment_text(["cat", "{file}"], []))
     read = Definitions(ROOT, [], project).experiment("mine")
-    assert all(read.sizes[size].dataset_bytes for size in SIZES)
+    assert all(read.sizes[size].dataset for size in SIZES)
     assert read.levels["cage"]["slow-disk"].cache == "cold"

@@ -64,8 +64,8 @@ def cage_refusal(top: Path, text: str) -> PagecageError:
 def test_an_experiment_is_resolved(top: Path) -> None:
     experiment = definitions(top).experiment("asked")
     assert experiment.factors == {"cage": ("uncaged", "tenth"), "pattern": ("sequential", "random")}
-    assert experiment.min_memory_bytes == 2**20
-    assert experiment.sizes["full"].dataset_bytes == 10 * 2**30
+    assert experiment.workload.min_memory_bytes == 2**20
+    assert experiment.sizes["full"].dataset == 10 * 2**30
     assert experiment.levels["pattern"]["random"].read_ahead_kb == 0
     assert len(list(treatments(experiment))) == 4
     assert experiment.definition == tomllib.loads(EXPERIMENT)
@@ -320,7 +320,7 @@ def test_a_folder_instead_of_a_file_is_named(top: Path) -> None:
 def test_a_command_may_use_braces_of_its_own(top: Path) -> None:
     command = EXPERIMENT.replace('program = "pcread"', 'program = "awk"\nkind = "command"')
     (top / "experiments/asked.toml").write_text(command.replace('"--file"', '"{print $1; exit}"'))
-    assert definitions(top).experiment("asked").arguments[0] == "{print $1; exit}"
+    assert definitions(top).experiment("asked").workload.arguments[0] == "{print $1; exit}"
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], says: str) -
 def test_a_workload_with_the_handshake_may_use_prepared_data(top: Path) -> None:
     text = OWN.replace('kind = "command"', "").replace('data_paths = ["{data}"]', "")
     (top / "experiments/own.toml").write_text(text.replace('"search"', '"pcread"'))
-    assert definitions(top).experiment("own").arguments == ("--in", "{data}")
+    assert definitions(top).experiment("own").workload.arguments == ("--in", "{data}")
 
 
 def test_fio_has_no_prepared_data(top: Path) -> None:

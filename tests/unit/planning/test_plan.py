@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.definitions.experiment import Experiment
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import (
     PlanOptions,
@@ -24,7 +24,7 @@ from pagecage.planning.plan import (
     treatments,
 )
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
-from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
+from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, level_table, plan_of, size_table
 
 level_names = st.text(min_size=1, max_size=12)
 factor_tables = st.dictionaries(
@@ -121,8 +121,8 @@ def test_excluded_treatments_are_left_out() -> None:
 
 def test_levels_change_arguments_cache_read_ahead_and_cage() -> None:
     levels = {
-        "pattern": {"random": Level(("--pattern", "random"), cache="cold", read_ahead_kb=0)},
-        "limits": {"tight": Level(cage="tight")},
+        "pattern": {"random": level_table("--pattern", "random", cache="cold", read_ahead_kb=0)},
+        "limits": {"tight": level_table(cage="tight")},
     }
     experiment = replace(
         BASE, factors={"pattern": ("random",), "limits": ("tight",)}, levels=levels
@@ -133,7 +133,7 @@ def test_levels_change_arguments_cache_read_ahead_and_cage() -> None:
 
 
 def test_a_cage_factors_level_is_a_cages_name() -> None:
-    levels = {"cage": {"small": Level(cage="tenth")}}
+    levels = {"cage": {"small": level_table(cage="tenth")}}
     experiment = replace(BASE, factors={"cage": ("uncaged", "small", "tight")}, levels=levels)
     cages = {t.treatment["cage"]: t.cage.name for t in make_trials(experiment, CAGES, CHOICES)}
     assert cages == {"uncaged": "uncaged", "small": "tenth", "tight": "tight"}
@@ -214,7 +214,7 @@ def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_level
 
 
 def test_a_size_decides_whether_all_treatments_run() -> None:
-    sizes = {**SIZES, "smoke": replace(SIZES["smoke"], treatments="covering")}
+    sizes = {**SIZES, "smoke": size_table(dataset="1MiB", treatments="covering")}
     experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
     assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     assert len(selected(experiment, "full")) == 4
@@ -228,10 +228,10 @@ def test_a_size_decides_whether_all_treatments_run() -> None:
 
 
 def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it() -> None:
-    c = Workload("pcscan-c", ("--files", "{files}"), "handshake", 9)
+    c = {"program": "pcscan-c", "arguments": ["--files", "{files}"], "min_memory_bytes": "9B"}
     levels = {
-        "tool": {"own": Level(), "c": Level(("--c",), workload=c)},
-        "pattern": {"random": Level(("--pattern", "random"))},
+        "tool": {"own": level_table(), "c": level_table("--c", workload=c)},
+        "pattern": {"random": level_table("--pattern", "random")},
     }
     experiment = replace(
         BASE, factors={"tool": ("own", "c"), "pattern": ("random",)}, levels=levels
@@ -247,14 +247,17 @@ def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     step = SetupStep("pcread", ("--file", "{file}"), "other")
     levels = {
         "a": {
-            "x": Level(
-                before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5
+            "x": level_table(
+                before={"program": "pcread", "arguments": ["--file", "{file}"], "slice": "other"},
+                storage="null_blk",
+                storage_latency_us=500,
+                machine_memory_bytes={"dataset_fraction": 1.5},
             )
         },
-        "b": {"y": Level()},
+        "b": {"y": level_table()},
     }
     experiment = replace(BASE, factors={"a": ("x",), "b": ("y",)}, levels=levels)
-    sizes = {**SIZES, "smoke": Size(2**20, 5.0, files=3)}
+    sizes = {**SIZES, "smoke": size_table(dataset="1MiB", files=3)}
     [trial, _] = make_trials(replace(experiment, sizes=sizes, fill="index"), CAGES, CHOICES)
     assert (trial.before, trial.storage, trial.storage_latency_us) == (step, "null_blk", 500)
     assert trial.machine_memory_bytes == 3 * 2**20 * 3 // 2
@@ -263,8 +266,8 @@ def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
 
 
 def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
-    levels = {"a": {"many": Level(files=6), "one": Level(files=1)}}
-    sizes = {**SIZES, "smoke": Size(2**20, 5.0, files=3)}
+    levels = {"a": {"many": level_table(files=6), "one": level_table(files=1)}}
+    sizes = {**SIZES, "smoke": size_table(dataset="1MiB", files=3)}
     experiment = replace(BASE, factors={"a": ("many", "one")}, levels=levels, sizes=sizes)
     trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
     assert {len(t.datasets): t.datasets[-1].size_bytes for t in trials.values()} == {
@@ -278,13 +281,13 @@ def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
 def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     levels = {
         "a": {
-            "x": Level(("--ops", "{ops}"), dirty_bytes=2**23),
-            "y": Level(cage="{narrow}", dirty_background_bytes=5),
+            "x": level_table("--ops", "{ops}", dirty_bytes="8MiB"),
+            "y": level_table(cage="{narrow}", dirty_background_bytes="5B"),
         },
     }
-    size = Size(None, 5.0, places={"ops": "100", "narrow": "tight"}, writes_bytes=2**30)
+    small = size_table(places={"ops": 100, "narrow": "tight"}, writes="1GiB")
     experiment = replace(
-        BASE, factors={"a": ("x", "y")}, levels=levels, sizes={**SIZES, "smoke": size}
+        BASE, factors={"a": ("x", "y")}, levels=levels, sizes={**SIZES, "smoke": small}
     )
     trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
     assert trials["x"].workload.arguments == ("--file", "{file}", "--ops", "100")
@@ -298,7 +301,7 @@ def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
 
 
 def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
-    sizes = {**SIZES, "smoke": Size(2**20, 5.0, writes_bytes=3 * 2**30)}
+    sizes = {**SIZES, "smoke": size_table(dataset="1MiB", max_seconds=5.0, writes="3GiB")}
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
     assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
     assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes

@@ -311,7 +311,7 @@ def served_replay(service: ServiceSpec = SERVICE, cages: tuple[str, ...] = CAGES
 
 def test_its_first_metric_is_the_response() -> None:
     made = make_experiment(served_replay())
-    assert (made.response, made.workload_kind, made.service) == ("tps", "service", SERVICE)
+    assert (made.response, made.workload.kind, made.workload.service) == ("tps", "service", SERVICE)
     assert make_experiment(served_replay(replace(SERVICE, metrics={}))).response == "wall_seconds"
     assert made.question == "How does `server x` serve the load `load 'a b'` in uncaged and tenth?"
 

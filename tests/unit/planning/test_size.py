@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pagecage.definitions.experiment import Experiment
 from pagecage.model.cage import Cage
-from pagecage.model.experiment import Experiment, Size
 from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import make_trials
 from pagecage.planning.size import (
@@ -18,7 +18,7 @@ from pagecage.planning.size import (
     trial_seconds,
 )
 from pagecage.units import GIB, MIB
-from tests.builders.plans import BASE, CAGES, CHOICES
+from tests.builders.plans import BASE, CAGES, CHOICES, size_table
 
 DISK = DiskSpeed(756e6, 500e6, 80e-6, 430e-6, trial_seconds=0.0)
 RANDOM = ("--source", "mmap", "--pattern", "random", "--block-bytes", "4096")
@@ -97,10 +97,10 @@ def test_threads_wait_together() -> None:
 
 
 SIZES = {
-    "full": Size(10 * GIB, 3600),
-    "default": Size(GIB, 300),
-    "emulated": Size(128 * MIB, 15, repeats=1),
-    "smoke": Size(32 * MIB, 4, repeats=1, treatments="covering"),
+    "full": size_table(dataset="10GiB", max_seconds=3600.0),
+    "default": size_table(dataset="1GiB", max_seconds=300.0),
+    "emulated": size_table(dataset="128MiB", max_seconds=15.0, repeats=1),
+    "smoke": size_table(dataset="32MiB", max_seconds=4.0, repeats=1, treatments="covering"),
 }
 TABLES = {"full": {"dataset": "10GiB"}, "emulated": {"dataset": "128MiB", "repeats": 1}}
 SIZED = replace(BASE, sizes=SIZES, repeats=3, definition={"sizes": TABLES})
@@ -178,4 +178,4 @@ def test_sizes_that_differ_in_more_than_data_have_none_between_them() -> None:
 
 def test_an_experiment_without_datasets() -> None:
     assert has_datasets(SIZED)
-    assert not has_datasets(replace(SIZED, sizes={**SIZES, "full": Size(None, 60)}))
+    assert not has_datasets(replace(SIZED, sizes={**SIZES, "full": size_table(max_seconds=60.0)}))

@@ -7,66 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.collectors import OwnCollector
-from pagecage.model.services import ServiceSpec
-from pagecage.model.trial import CommandSpec, Package, SetupStep, TrialData, Workload
+from pagecage.model.trial import Package, TrialData, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
-
-
-@dataclass(frozen=True)
-class Level:
-    """The changes that one level of a factor makes. None means no change.
-
-    `machine_memory_fraction` is of the size of all files; `files` divides it among another number.
-    """
-
-    arguments: tuple[str, ...] = ()
-    cache: str | None = None
-    read_ahead_kb: int | None = None
-    cage: str | None = None
-    workload: Workload | None = None
-    before: SetupStep | None = None
-    storage: str | None = None
-    storage_latency_us: int | None = None
-    machine_memory_bytes: int | None = None
-    machine_memory_fraction: float | None = None
-    dirty_bytes: int | None = None
-    dirty_background_bytes: int | None = None
-    driver: str | None = None
-    enforced_by: str | None = None
-    files: int | None = None
-    load_arguments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Size:
-    """Size of a run: `files` files of `dataset_bytes` each, and `max_seconds` per measured part.
-
-    `treatments` is "all" or "covering". `places` are the values of the definition's own
-    {placeholders} at this size. `writes_bytes` is the disk space that the workload needs for its
-    own files, `prepared_bytes` the size of its prepared data.
-    """
-
-    dataset_bytes: int | None
-    max_seconds: float | None
-    repeats: int | None = None
-    files: int = 1
-    treatments: str = "all"
-    places: Mapping[str, str] = field(default_factory=dict)
-    writes_bytes: int = 0
-    prepared_bytes: int = 0
-
-    def filled(self, text: str) -> str:
-        """Return the text with the definition's own {placeholders} filled in."""
-        for name, value in self.places.items():
-            text = text.replace(f"{{{name}}}", value)
-        return text
-
-    @property
-    def total_bytes(self) -> int | None:
-        """The size of all files together, in bytes."""
-        return None if self.dataset_bytes is None else self.dataset_bytes * self.files
 
 
 @dataclass(frozen=True)
@@ -82,24 +27,20 @@ class Experiment:
 
     name: str
     question: str
-    program: str
-    workload_kind: str
-    arguments: tuple[str, ...]
-    min_memory_bytes: int
+    workload: Workload
     response: str
     repeats: int
     fresh: str
     read_ahead_kb: int | None
     collectors: tuple[str, ...]
     factors: Mapping[str, tuple[str, ...]]
-    levels: Mapping[str, Mapping[str, Level]]
+    levels: Mapping[str, Mapping[str, LevelTable]]
     exclude: tuple[Mapping[str, str], ...]
-    sizes: Mapping[str, Size]
+    sizes: Mapping[str, SizeTable]
     claims: tuple[Mapping[str, Any], ...]
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
-    command: CommandSpec | None = None
     driver: str | None = None
     conditions: tuple[str, ...] = ()
     packages: tuple[Package, ...] = ()
@@ -107,7 +48,6 @@ class Experiment:
     copies: tuple[str, ...] = ()
     own_programs: Mapping[str, str] = field(default_factory=dict)
     data: TrialData | None = None
-    service: ServiceSpec | None = None
     own_collectors: tuple[OwnCollector, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
     file: Path | None = None
@@ -129,7 +69,6 @@ class Experiment:
     def programs(self) -> set[str]:
         """Return the programs of workloads/ that a trial may need."""
         tables = [level for levels in self.levels.values() for level in levels.values()]
-        base = Workload(self.program, (), self.workload_kind)
-        workloads = [base, *(level.workload for level in tables if level.workload)]
+        workloads = [self.workload, *(level.workload for level in tables if level.workload)]
         steps = {level.before.program for level in tables if level.before}
         return steps | {workload.program for workload in workloads if workload.is_built_in}
