@@ -131,9 +131,12 @@ class HostRun:
         flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._stream, flags, 0o600)
         state = MachineState(None, None, self.remote.emulated, {})
-        frames, asked = FrameReader(self._descriptor), replace(self.plan, trials=self._planned())
+        records = self.folder.last_records() if needs_records(self.plan.document) else {}
+        trials = planned_trials(self.plan, records, self.folder.judge(records))
+        frames, asked = FrameReader(self._descriptor), replace(self.plan, trials=trials)
         self._receiver = FrameReceiver(
-            frames, None, self.folder, self.remote, state, asked, self._forward
+            *(frames, None, self.folder, self.remote, state, asked),
+            lambda event: self._listener(self.name, event),
         )
         return RoundRequest(
             self.plan.run_id, number, str(request) if request else "", str(self._stream)
@@ -172,13 +175,6 @@ class HostRun:
             return
         receiver.record_interrupted(reason)
         self._stream.unlink(missing_ok=True)
-
-    def _planned(self) -> tuple[Trial, ...]:
-        records = self.folder.last_records() if needs_records(self.plan.document) else {}
-        return planned_trials(self.plan, records, self.folder.judge(records))
-
-    def _forward(self, event: Mapping[str, Any]) -> None:
-        self._listener(self.name, event)
 
 
 _ROUNDS = 3

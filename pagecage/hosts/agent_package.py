@@ -251,22 +251,15 @@ def module_files(entry: str, package_dir: Path = PACKAGE_DIR) -> dict[str, Path]
         place = package_dir.parent.joinpath(*name.split("."))
         candidates = (place.with_suffix(".py"), place / "__init__.py")
         path = next((path for path in candidates if path.exists()), None)
-        if name not in found and path is not None:
-            found[name] = path
-            waiting += [*_parents(name), *_imports(path)]
+        if name in found or path is None:
+            continue
+        found[name] = path
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if isinstance(node, ast.ImportFrom) and module.startswith("pagecage"):
+                waiting += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return found
-
-
-def _parents(name: str) -> Iterator[str]:
-    while name := name.rpartition(".")[0]:
-        yield name
-
-
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pagecage"):
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 FILE_NAME = "pagecage-verify.pyz"

@@ -64,7 +64,9 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
             if name in _PACKAGE_MANAGERS:
                 with suppress(PermissionError, ProcessLookupError):
                     os.kill(pid, signal.SIGINT)
-        _await_children()
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
         raise
     if error is not None:
         raise HostError(error.message.removeprefix("localhost: "), error.hint)
@@ -76,13 +78,3 @@ def _descendants(pid: int) -> Iterator[tuple[int, str]]:
             with suppress(OSError):
                 yield int(child), Path(f"/proc/{child}/comm").read_text().strip()
             yield from _descendants(int(child))
-
-
-def _await_children() -> None:
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except InterruptedError:
-            continue
-        except ChildProcessError:
-            return

@@ -50,7 +50,9 @@ def _measure(folder: Path) -> DiskSpeed:
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".probe-") as file:
         direct = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
         try:
-            write_rate = _write(direct)
+            with mmap.mmap(-1, _CHUNK_BYTES) as buffer:
+                buffer.write(os.urandom(_CHUNK_BYTES))
+                write_rate = _rate(lambda offset: os.pwritev(direct, [buffer], offset))
             os.fsync(direct)
             descriptor = file.fileno()
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -74,12 +76,6 @@ def _rate(step: Callable[[int], int]) -> float:
         if time.perf_counter() - begin > _MOST_SECONDS and done >= _FEWEST_BYTES:
             break
     return done / max(time.perf_counter() - begin, 1e-6)
-
-
-def _write(descriptor: int) -> float:
-    with mmap.mmap(-1, _CHUNK_BYTES) as buffer:
-        buffer.write(os.urandom(_CHUNK_BYTES))
-        return _rate(lambda offset: os.pwritev(descriptor, [buffer], offset))
 
 
 def _read_seconds(descriptor: int, size_bytes: int) -> float:

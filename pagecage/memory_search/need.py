@@ -176,28 +176,19 @@ def grid(rule: SearchRule, used_bytes: int, page_bytes: int = LEAST_PAGE_BYTES) 
 
 def next_round(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
     """Return the trials to run next; none if the search is over. Repeats come first."""
-    if repeated := _repeats(rule, measured):
-        return repeated
+    if missing := _missing(measured.reference, rule.reference_repeats, is_timed=True):
+        return (LevelRequest(None, missing),)
+    is_timed = measured.reference.seconds is not None
+    counts = [(_missing(one, rule.repeats, is_timed=is_timed), one) for one in measured.levels]
+    if any(count for count, _ in counts):
+        return tuple(LevelRequest(one.limit_bytes, count) for count, one in counts if count)
     if not measured.is_usable or measured.used_bytes is None:
         return ()
     values = grid(rule, measured.used_bytes, measured.page_bytes)
     wanted = {_next_level(rule, measured, criterion, values) for criterion in CRITERIA}
     return tuple(
-        LevelRequest(value, rule.repeats) for value in sorted(wanted - {None}, key=_descending)
+        LevelRequest(value, rule.repeats) for value in sorted(filter(None, wanted), reverse=True)
     )
-
-
-def _descending(value: int | None) -> int:
-    return -(value or 0)
-
-
-def _repeats(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
-    missing = _missing(measured.reference, rule.reference_repeats, is_timed=True)
-    if missing:
-        return (LevelRequest(None, missing),)
-    is_timed = measured.reference.seconds is not None
-    counts = ((_missing(one, rule.repeats, is_timed=is_timed), one) for one in measured.levels)
-    return tuple(LevelRequest(one.limit_bytes, count) for count, one in counts if count)
 
 
 def _missing(level: MemoryLevel, planned: int, *, is_timed: bool) -> int:

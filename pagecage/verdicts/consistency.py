@@ -13,6 +13,7 @@ from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY
 from pagecage.model.record import Record
 from pagecage.units import KIB, MIB, format_bytes
 from pagecage.verdicts.counters import (
+    Rows,
     counter,
     cpu_seconds,
     difference,
@@ -30,6 +31,7 @@ from pagecage.verdicts.limits import (
     GRACE,
     LIMIT_FILE,
     amount,
+    cap_buckets,
     cap_changes,
     limit_value,
 )
@@ -40,22 +42,11 @@ from pagecage.verdicts.windows import Window
 _PRECISION = 1e-6
 _LEAST_CPU_SHARE = 0.0005
 """Share of a CPU below which a server cannot have answered a load."""
-Rows = Sequence[Mapping[str, Any]]
 Samples = list[tuple[float, float]]
 
 
 def _figure_contradictions(record: Record) -> Iterator[str]:
-    for name, values in _expected(record).items():
-        found = record.response.get(name)
-        known = [value for value in values if isinstance(value, int | float)]
-        if found is None or not known:
-            continue
-        if not any(math.isclose(found, value, rel_tol=_PRECISION) for value in known):
-            yield f"{name} is {found:g}, and the counters give {known[0]:g}"
-
-
-def _expected(record: Record) -> dict[str, tuple[Any, ...]]:
-    """Return the figures by the counters and by the workload's own report; each may agree."""
+    """Compare figures with the counters and with the workload's own report; each may agree."""
     assert record.measured is not None
     end = record.workload.end or {}
     times = [t for t in (end.get("seconds"), record.measured.seconds) if isinstance(t, int | float)]
@@ -63,24 +54,26 @@ def _expected(record: Record) -> dict[str, tuple[Any, ...]]:
     read, reads = io_difference(record, "rbytes"), io_difference(record, "rios")
     written = io_difference(record, "wbytes") if has_cgroup(record) else None
     own = end.get("response")
-    own = own if isinstance(own, Mapping) else {}
-    return {
-        "read_seconds": tuple(times),
-        "covered_fraction": (covered,),
-        "full_pass_seconds": tuple(_ratio(time, covered) for time in times),
-        "bytes_per_second": tuple(_ratio(moved, time) for time in times),
-        "device_read_bytes": (read,),
-        "device_reads": (reads,),
-        "device_bytes_per_read": (_ratio(read, reads),),
-        "device_write_bytes": (written,),
-        "amplification": (_ratio(read, end.get("distinct_bytes")),),
-        "io_stalled_seconds": (stalled_seconds(record, "io"),),
-        **{
-            name: (value,)
-            for name, value in own.items()
-            if name not in ("bytes_per_second", "major_faults")
-        },
+    expected = {
+        "read_seconds": times,
+        "covered_fraction": [covered],
+        "full_pass_seconds": [_ratio(time, covered) for time in times],
+        "bytes_per_second": [_ratio(moved, time) for time in times],
+        "device_read_bytes": [read],
+        "device_reads": [reads],
+        "device_bytes_per_read": [_ratio(read, reads)],
+        "device_write_bytes": [written],
+        "amplification": [_ratio(read, end.get("distinct_bytes"))],
+        "io_stalled_seconds": [stalled_seconds(record, "io")],
     }
+    for name, value in own.items() if isinstance(own, Mapping) else ():
+        if name not in ("bytes_per_second", "major_faults"):
+            expected[name] = [value]
+    for name, values in expected.items():
+        found, known = record.response.get(name), [v for v in values if isinstance(v, int | float)]
+        is_near = any(math.isclose(found or 0.0, one, rel_tol=_PRECISION) for one in known)
+        if found is not None and known and not is_near:
+            yield f"{name} is {found:g}, and the counters give {known[0]:g}"
 
 
 def _ratio(above: Any, below: Any) -> float | None:
@@ -265,10 +258,9 @@ def _changed(record: Record, limit: LimitVerdict, series: Rows) -> str | None:
 
     None if pagecage itself rewrites the cap while the trial runs.
     """
-    name, cage = limit.property, record.cage
-    file, buckets = LIMIT_FILE[name], (cage.credits or {}).get("buckets") or ()
+    name, cage, file = limit.property, record.cage, LIMIT_FILE[limit.property]
     expected = (cage.expected or {}).get(file)
-    rewritten = (*(bucket["properties"] for bucket in buckets), *cap_changes(record))
+    rewritten = (*(one.properties for one in cap_buckets(record)), *cap_changes(record))
     if expected is None or limit.disk or any(name in one for one in rewritten):
         return None
     seen = _sampled(record, file, series)
@@ -464,17 +456,6 @@ def _outside(record: Record, name: str, low: float, high: float, values: Samples
     return None
 
 
-def _setting_contradictions(record: Record) -> Iterator[str]:
-    for device in (record.device, *(other.device for other in record.disks.values())):
-        before, after = device.queue_settings or {}, device.queue_settings_after or {}
-        for name in before.keys() & after.keys():
-            if before[name] != after[name]:
-                yield (
-                    f"{name} of {device.name} was {before[name]} before the measured part and"
-                    f" {after[name]} at its end"
-                )
-
-
 def judge_consistency(record: Record, series: Rows, damage: Sequence[str] = ()) -> Verdict:
     """Return `consistent`, `contradictory` or `unknown`.
 
@@ -491,8 +472,15 @@ def judge_consistency(record: Record, series: Rows, damage: Sequence[str] = ()) 
         *_read_contradictions(record),
         *_figure_contradictions(record),
         *_outcome_contradictions(record),
-        *_setting_contradictions(record),
     ]
+    for device in (record.device, *(other.device for other in record.disks.values())):
+        before, after = device.queue_settings or {}, device.queue_settings_after or {}
+        found += [
+            f"{name} of {device.name} was {before[name]} before the measured part and"
+            f" {after[name]} at its end"
+            for name in before.keys() & after.keys()
+            if before[name] != after[name]
+        ]
     if found:
         return Verdict("contradictory", "; ".join(found) + ".")
     return Verdict("consistent", "Counters, clocks, samples, settings and figures agree.")

@@ -11,10 +11,14 @@ from pagecage.model.record_sections import (
     SECTOR_BYTES,
     CacheEvidence,
     Moment,
+    Row,
     cpu_usec,
     io_count,
     stall_usec,
 )
+
+Rows = Sequence[Row]
+"""The sampler's rows: counters by the kernel's keys at a time `t` of CLOCK_MONOTONIC."""
 
 
 def on_disk(record: Record, name: str) -> Record:
@@ -38,7 +42,7 @@ def on_disk(record: Record, name: str) -> Record:
     )
 
 
-def _moment_on_disk(moment: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
+def _moment_on_disk(moment: Moment | None, name: str) -> Moment | None:
     if moment is None:
         return None
     counted = (moment.get("disks") or {}).get(name) or {"device": None, "lower_device": None}
@@ -50,7 +54,7 @@ def disk_views(record: Record) -> dict[str, Record]:
     return {name: on_disk(record, name) for name in record.disks}
 
 
-def series_on_disk(series: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def series_on_disk(series: Rows, name: str) -> list[Row]:
     """Return the sampler's rows with another disk's I/O; none for rows that lack the disk."""
     return [{**row, **row["disks"][name]} for row in series if name in row.get("disks", {})]
 

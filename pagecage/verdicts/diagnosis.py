@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pagecage.model.cage import DATA_DISK, MEMORY_EVENT
 from pagecage.model.record import Record
@@ -223,7 +222,7 @@ class Evidence:
     disk_share: float | None = None
 
     @property
-    def requested(self) -> Mapping[str, Any]:
+    def requested(self) -> Mapping[str, object]:
         """The cage's properties."""
         return self.record.cage.requested or {}
 

@@ -11,6 +11,7 @@ from pagecage.model.record import Record
 from pagecage.model.run_files import check_traces, read_lines
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency import judge_consistency, watched
+from pagecage.verdicts.counters import Rows
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.io_demand import amplification, time_floor
 from pagecage.verdicts.limits import judge_limits
@@ -98,7 +99,7 @@ def judge_of(
 
 def evaluate(
     record: Record,
-    series: Sequence[Mapping[str, Any]] = (),
+    series: Rows = (),
     damage: Sequence[str] = (),
     repeats: Sequence[Record] = (),
 ) -> Verdicts:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import KIB, format_bytes, format_seconds
-from pagecage.verdicts.counters import disk_views, io_difference, measured_seconds
-from pagecage.verdicts.limits import bucket_of, cap_change_count, is_io_cap, requested_caps
+from pagecage.verdicts.counters import Rows, disk_views, io_difference, measured_seconds
+from pagecage.verdicts.limits import (
+    cap_buckets,
+    cap_change_count,
+    is_io_cap,
+    requested_caps,
+)
 from pagecage.verdicts.verdict import Amplification, TimeFloor
 from pagecage.verdicts.windows import (
     WAITING,
@@ -54,13 +58,17 @@ def time_floor(record: Record) -> TimeFloor:
 def _disk_floor(record: Record) -> TimeFloor:
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
-    times = []
-    for name, count in moved.items():
-        if count is not None:
-            bucket = _bucket_section(record, name)
-            sharing = bucket["properties"] if bucket else [name]
-            both = sum(moved.get(prop) or 0.0 for prop in sharing)
-            times.append((least_seconds(record, name, both), name))
+    sharing = {name: one.properties for one in cap_buckets(record) for name in one.properties}
+    times = [
+        (
+            least_seconds(
+                record, name, sum(moved.get(p) or 0.0 for p in sharing.get(name, [name]))
+            ),
+            name,
+        )
+        for name, count in moved.items()
+        if count is not None
+    ]
     if not seconds or not times:
         return TimeFloor(
             "unknown", "There is no least time without a measured part and an I/O cap."
@@ -78,15 +86,10 @@ def least_seconds(record: Record, name: str, moved: float) -> float:
 
     The cap's bucket holds the credits that it had when the trial began.
     """
-    bucket = _bucket_section(record, name)
-    return (
-        bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
-    )
-
-
-def _bucket_section(record: Record, name: str) -> Mapping[str, Any] | None:
-    buckets = (record.cage.credits or {}).get("buckets") or ()
-    return next((bucket for bucket in buckets if name in bucket["properties"]), None)
+    for one in cap_buckets(record):
+        if name in one.properties:
+            return one.bucket.least_seconds(moved)
+    return moved / requested_caps(record)[name]
 
 
 _CAPS = {
@@ -179,35 +182,37 @@ def total(figure: str, windows: Sequence[Window]) -> float | None:
 
 
 def second_by_second(
-    windows: Sequence[Window], requested: Mapping[str, Any]
+    windows: Sequence[Window], requested: Mapping[str, object]
 ) -> tuple[TrafficSecond, ...]:
-    """Return every second of the measured part, from the windows that begin in it."""
+    """Return every second of the measured part, from the windows that begin in it.
+
+    The limit of a second is the one with the most time, the first of equal ones.
+    """
     groups: dict[int, list[Window]] = {}
     for window in windows:
         groups.setdefault(int(window.start_seconds), []).append(window)
-    return tuple(_second(group, requested) for _, group in sorted(groups.items()))
-
-
-def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
-    """Return one second; its limit is the one with the most seconds, the first of equal ones."""
-    times: dict[BindingLimit, float] = {}
-    for window in group:
-        limit = binding_limit(window, requested)
-        times[limit] = times.get(limit, 0.0) + window.seconds
-    limit = max(times, key=lambda limit: times[limit])
-    return TrafficSecond(
-        start_seconds=group[0].start_seconds,
-        seconds=sum(window.seconds for window in group),
-        bound_by=limit.name,
-        property=limit.property,
-        disk=limit.disk,
-        read=traffic("read", group),
-        write=traffic("write", group),
-        others=traffic_of_others(group),
-        waited_io_seconds=total("waited_io", group),
-        waited_memory_seconds=total("waited_memory", group),
-        cpu_seconds=total("cpu", group),
-    )
+    seconds = []
+    for _, group in sorted(groups.items()):
+        times: dict[BindingLimit, float] = {}
+        for window in group:
+            limit = binding_limit(window, requested)
+            times[limit] = times.get(limit, 0.0) + window.seconds
+        limit = max(times, key=lambda limit: times[limit])
+        second = TrafficSecond(
+            start_seconds=group[0].start_seconds,
+            seconds=sum(window.seconds for window in group),
+            bound_by=limit.name,
+            property=limit.property,
+            disk=limit.disk,
+            read=traffic("read", group),
+            write=traffic("write", group),
+            others=traffic_of_others(group),
+            waited_io_seconds=total("waited_io", group),
+            waited_memory_seconds=total("waited_memory", group),
+            cpu_seconds=total("cpu", group),
+        )
+        seconds.append(second)
+    return tuple(seconds)
 
 
 IDLE = 0.5
@@ -296,15 +301,14 @@ class IoDemand:
         return min(1.0, sum(known) / ios) if ios and len(known) == len(self.windows) else 1.0
 
 
-def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand | str:
+def io_demand(record: Record, series: Rows) -> IoDemand | str:
     """Return the demand of a trial, or the reason why nothing can be predicted from it."""
     if record.disks:
         return "the cage has several disks, and a prediction knows only one"
     windows = windows_and_remainder(record, series)
     if not windows:
         return "the measured part did not end"
-    buckets = (record.cage.credits or {}).get("buckets") or ()
-    has_credits = any(bucket["rate"] > bucket["base"] for bucket in buckets)
+    has_credits = any(one.bucket.rate > one.bucket.base for one in cap_buckets(record))
     if has_credits or any(cap_change_count(record, name) for name in IO_STAT_KEY):
         return "burst credits or a shared limit changed the cap while the trial ran"
     needs = [_demand_window(record, window) for window in windows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pagecage.model.cage import (
     expected_read_back,
 )
 from pagecage.model.record import Record
+from pagecage.model.record_sections import Row
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.counters import (
     cpu_seconds,
@@ -51,7 +52,7 @@ def requested_caps(record: Record) -> dict[str, float]:
     return {name: cap for name, cap in caps.items() if isinstance(cap, (int, float)) and cap}
 
 
-def cap_changes(record: Record) -> Sequence[Mapping[str, Any]]:
+def cap_changes(record: Record) -> Sequence[Row]:
     """Return the changes of the caps while the trial ran, in order; empty without burst credits.
 
     A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
@@ -60,46 +61,43 @@ def cap_changes(record: Record) -> Sequence[Mapping[str, Any]]:
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
-    """Return the average of each cap between two moments of CLOCK_MONOTONIC."""
-    changes = cap_changes(record)
-    return {
-        name: _average(cap, name, changes, start, end)
-        for name, cap in requested_caps(record).items()
-    }
+    """Return the average of each cap between two moments of CLOCK_MONOTONIC.
+
+    It is the mean over the stretches between changes; the requested cap holds until the first.
+    """
+    averages = {}
+    for name, base in requested_caps(record).items():
+        pieces, since, cap = [], start, base
+        for change in cap_changes(record):
+            if name not in change or change["t"] >= end:
+                continue
+            if change["t"] > since:
+                pieces.append((change["t"] - since, cap))
+                since = change["t"]
+            cap = float(change[name])
+        pieces.append((end - since, cap))
+        seconds = sum(length for length, _ in pieces)
+        total = sum(length * cap for length, cap in pieces)
+        averages[name] = total / seconds if seconds else base
+    return averages
 
 
 def measured_caps(record: Record) -> dict[str, float]:
     """Return the average of each cap in the measured part; the requested caps if it never began."""
-    if not record.measured:
+    within = record.measured
+    if not within:
         return requested_caps(record)
-    start = record.measured.start_monotonic_seconds
-    return caps_between(record, start, start + record.measured.seconds)
+    return caps_between(record, within.start_monotonic_seconds, within.end_monotonic_seconds)
 
 
 def cap_change_count(record: Record, name: str) -> int:
     """Return how many times the cap of one property changed within the measured part."""
-    if not record.measured:
-        return 0
-    start = record.measured.start_monotonic_seconds
-    end = start + record.measured.seconds
-    return sum(name in change and start < change["t"] < end for change in cap_changes(record))
-
-
-def _average(
-    base: float, name: str, changes: Sequence[Mapping[str, Any]], start: float, end: float
-) -> float:
-    """Return the mean of a cap over the stretches between its changes; `base` holds until one."""
-    pieces, since, cap = [], start, base
-    for change in changes:
-        if name not in change or change["t"] >= end:
-            continue
-        if change["t"] > since:
-            pieces.append((change["t"] - since, cap))
-            since = change["t"]
-        cap = float(change[name])
-    pieces.append((end - since, cap))
-    seconds = sum(length for length, _ in pieces)
-    return sum(length * cap for length, cap in pieces) / seconds if seconds else base
+    within = record.measured
+    return sum(
+        name in change
+        and within.start_monotonic_seconds < change["t"] < within.end_monotonic_seconds
+        for change in (cap_changes(record) if within else ())
+    )
 
 
 def drained_after_seconds(record: Record) -> float | None:
@@ -118,6 +116,27 @@ def drained_after_seconds(record: Record) -> float | None:
             elif name in above_base and change["t"] >= start:
                 return float(change["t"] - start)
     return None
+
+
+@dataclass(frozen=True)
+class CapBucket:
+    """The bucket of a cap when the trial began; reads and writes share it if it has both."""
+
+    kind: str
+    properties: tuple[str, ...]
+    bucket: TokenBucket
+
+
+def cap_buckets(record: Record) -> list[CapBucket]:
+    """Return the buckets that decided the caps while the trial ran."""
+    return [
+        CapBucket(
+            one["kind"],
+            tuple(one["properties"]),
+            TokenBucket(one["base"], one["rate"], one["capacity"], one["credits_at_start"]),
+        )
+        for one in (record.cage.credits or {}).get("buckets") or ()
+    ]
 
 
 @dataclass(frozen=True)
@@ -150,27 +169,18 @@ def shared_limits(record: Record) -> Iterator[SharedLimit]:
     seconds, caps = measured_seconds(record), requested_caps(record)
     if not seconds or not (record.cage.accounting or {}).get("combined"):
         return
-    buckets = {
-        bucket["kind"]: (bucket_of(bucket), tuple(bucket["properties"]), True)
-        for bucket in (record.cage.credits or {}).get("buckets") or ()
-        if len(bucket["properties"]) > 1
-    }
+    buckets = [one for one in cap_buckets(record) if len(one.properties) > 1]
+    split = {one.kind for one in buckets}
     for kind, both in SHARED_PROPERTIES.items():
-        if kind not in buckets and all(prop in caps for prop in both):
+        if kind not in split and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
-            buckets[kind] = TokenBucket(base, base, 0.0, 0.0), both, False
-    for kind, (bucket, properties, was_split) in buckets.items():
-        moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in properties]
+            buckets.append(CapBucket(kind, both, TokenBucket(base, base, 0.0, 0.0)))
+    for one in buckets:
+        moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in one.properties]
         if all(moved):
-            least = bucket.least_seconds(sum(moved))
-            yield SharedLimit(kind, properties, bucket.base, least, seconds, was_split)
-
-
-def bucket_of(section: Mapping[str, Any]) -> TokenBucket:
-    """Return a bucket as it was when the trial began, from its section of the record."""
-    return TokenBucket(
-        section["base"], section["rate"], section["capacity"], section["credits_at_start"]
-    )
+            least, was_split = one.bucket.least_seconds(sum(moved)), one.kind in split
+            base = one.bucket.base
+            yield SharedLimit(one.kind, one.properties, base, least, seconds, was_split)
 
 
 def amount(name: str, value: float) -> str:
@@ -182,25 +192,25 @@ def amount(name: str, value: float) -> str:
     return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
 
 
-def calibration_of(record: Record, name: str) -> Mapping[str, Any]:
+def calibration_of(record: Record, name: str) -> Row:
     """Return the calibration's result for a property; empty without one."""
     return (record.cage.calibration or {}).get(name) or {}
+
+
+_SWAPPED = "memory.swap.current"
 
 
 def observed_use(record: Record, name: str) -> float | None:
     """Return the trial's use of a property, in its unit."""
     if name in MEMORY_EVENT or name == "MemorySwapMax":
-        file = "memory.peak" if name in MEMORY_EVENT else "memory.swap.current"
-        used = final_counter(record, file)
+        used = final_counter(record, "memory.peak" if name in MEMORY_EVENT else _SWAPPED)
         return None if used is None else float(used)
     if name == "CPUQuota":
         used, seconds = cpu_seconds(record), measured_seconds(record)
         return None if used is None or not seconds else 100 * used / seconds
     by_account = use_by_account(record, name)
-    if by_account is not None:
-        return by_account
-    moved = io_and_seconds(record, IO_STAT_KEY[name])
-    return None if moved is None else moved[0] / moved[1]
+    moved = io_and_seconds(record, IO_STAT_KEY[name]) if by_account is None else None
+    return moved[0] / moved[1] if moved else by_account
 
 
 def format_use(name: str, observed: float | None) -> str:
@@ -262,15 +272,7 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
             "not_applicable", "The trial ended before the slice's limits were read back.", name, cap
         )
     observed, calibrated = observed_use(record, name), calibration_of(record, name).get("observed")
-    leaks = (
-        _wrong_read_back(record, name, cap),
-        _left_behind(record, name),
-        _tighter_ancestor(record, name, cap),
-        _overrun(record, name, cap),
-        _buffered_writes(record, name),
-        _shared_overrun(record, name),
-    )
-    leak = next(filter(None, leaks), None)
+    leak = next(filter(None, (leak(record, name, cap) for leak in _LEAKS)), None)
     word, reason = ("leaky", leak) if leak else _proof(record, name, cap)
     return LimitVerdict(word, reason, name, cap, observed, calibrated)
 
@@ -289,10 +291,9 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     return f"The kernel holds {LIMIT_FILE[name]} = {held or 'nothing'} instead of {expected}."
 
 
-def _left_behind(record: Record, name: str) -> str | None:
-    credits_section = record.cage.credits or {}
-    error, buckets = credits_section.get("error"), credits_section.get("buckets") or ()
-    if not error or not any(name in bucket["properties"] for bucket in buckets):
+def _left_behind(record: Record, name: str, _cap: int) -> str | None:
+    error = (record.cage.credits or {}).get("error")
+    if not error or not any(name in one.properties for one in cap_buckets(record)):
         return None
     return f"The cap did not follow its credits: {error}."
 
@@ -326,11 +327,16 @@ def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
 def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
     """Yield a verdict on each limit of an ancestor for a property that the cage does not request.
 
-    It is leaky if the trial came near the limit.
+    It is leaky if the trial came near the limit. A trial without a slice counts how often an
+    ancestor's memory limit was met.
     """
+    moments = (record.cage.ancestors or {}, record.cage.ancestors_after or {})
     for name in LIMIT_FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
-            observed, hits = observed_use(record, name), _hits(record, name, cgroup)
+            counted = [moment.get(cgroup, {}).get("memory.hits") for moment in moments]
+            before, after = counted if name == "MemoryMax" else (None, None)
+            hits = None if before is None or after is None else int(after) - int(before)
+            observed = observed_use(record, name)
             is_near = bool(hits) or (0 < (observed or 0) >= UNREQUESTED_NEAR * value)
             limit = (
                 f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not"
@@ -339,15 +345,6 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
             use = format_use(name, observed) if hits is None else f"it was met {hits} times"
             word = "leaky" if is_near else "not_applicable"
             yield LimitVerdict(word, f"{limit}; {use}.", name, None, observed)
-
-
-def _hits(record: Record, name: str, cgroup: str) -> int | None:
-    """Return how often a memory limit was met during a trial without a slice; None if unknown."""
-    moments = (record.cage.ancestors or {}, record.cage.ancestors_after or {})
-    before, after = (moment.get(cgroup, {}).get("memory.hits") for moment in moments)
-    if name != "MemoryMax" or before is None or after is None:
-        return None
-    return int(after) - int(before)
 
 
 def _allowed(record: Record, name: str, cap: float) -> float:
@@ -388,7 +385,7 @@ _BUFFERED_BYTES = 1 << 20
 """Fewer bytes that wait to be written are metadata or a log of the program's."""
 
 
-def _buffered_writes(record: Record, name: str) -> str | None:
+def _buffered_writes(record: Record, name: str, _cap: int) -> str | None:
     """Return a sentence if writes through the page cache escaped a limit of cgroup v1.
 
     There the kernel's flusher writes them for no cgroup. Those that it wrote during the trial count
@@ -406,7 +403,7 @@ def _buffered_writes(record: Record, name: str) -> str | None:
     )
 
 
-def _shared_overrun(record: Record, name: str) -> str | None:
+def _shared_overrun(record: Record, name: str, _cap: int) -> str | None:
     """Return a sentence if reads and writes together exceeded their divided limit.
 
     The division between reads and writes lags behind by the horizon.
@@ -419,6 +416,13 @@ def _shared_overrun(record: Record, name: str) -> str | None:
                 f"Reads and writes share the limit of {amount(name, limit.base)} and used {used}."
             )
     return None
+
+
+_LEAKS = (
+    *(_wrong_read_back, _left_behind, _tighter_ancestor),
+    *(_overrun, _buffered_writes, _shared_overrun),
+)
+"""Checks of a limit, each of which returns a sentence about a leak, or None. The first counts."""
 
 
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:

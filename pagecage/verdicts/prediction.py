@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
+from pagecage.verdicts.counters import Rows
 from pagecage.verdicts.io_demand import io_demand, seconds_under_io_max
 
 
@@ -31,9 +31,7 @@ class Prediction:
     held_share: float | None = None
 
 
-def predict(
-    record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[str, float]
-) -> Prediction:
+def predict(record: Record, series: Rows, caps: Mapping[str, float]) -> Prediction:
     """Predict the time under these I/O caps (systemd property to bytes or I/Os per second).
 
     A property that is absent has no cap. The cost of memory stays as it was measured, because one

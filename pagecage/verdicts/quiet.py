@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.model.record_sections import SECTOR_BYTES
+from pagecage.model.record_sections import SECTOR_BYTES, Row
 from pagecage.units import format_bytes
 from pagecage.verdicts.consistency import longest_gap_allowed, longest_gap_seconds
 from pagecage.verdicts.counters import (
+    Rows,
     counter,
     cpu_seconds,
     cpu_seconds_between,
@@ -275,9 +275,7 @@ def _outer_machine(record: Record, seconds: float) -> Iterator[Finding]:
         yield from _outer_disk(record, before, after, seconds)
 
 
-def _outer_memory(
-    before: Mapping[str, Any], after: Mapping[str, Any], passed: float
-) -> Iterator[Finding]:
+def _outer_memory(before: Row, after: Row, passed: float) -> Iterator[Finding]:
     """Check the outer host's waits for memory and its swap: it may take pages of the guest."""
     waited = growth(before, after, "pressure", "memory", "some_us")
     swapped = [growth(before, after, "swap", key) for key in ("in_bytes", "out_bytes")]
@@ -292,9 +290,7 @@ def _outer_memory(
     )
 
 
-def _outer_disk(
-    record: Record, before: Mapping[str, Any], after: Mapping[str, Any], seconds: float
-) -> Iterator[Finding]:
+def _outer_disk(record: Record, before: Row, after: Row, seconds: float) -> Iterator[Finding]:
     """Check how long the outer disk worked for others while the guest waited for its own disks.
 
     Its time is divided by the bytes, those of the guest's disks and the rest. A guest that does not
@@ -341,7 +337,7 @@ Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Wri
 
 
 def judge_host_quiet(
-    record: Record, series: Sequence[Mapping[str, Any]] = (), disk_speed: Verdict | None = None
+    record: Record, series: Rows = (), disk_speed: Verdict | None = None
 ) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 

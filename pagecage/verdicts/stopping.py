@@ -19,6 +19,7 @@ NO_FIGURE = frozenset({"oom_killed", "requirement_missed"})
 """Outcomes that have no figure, however many repeats there are."""
 DEFAULT_RESPONSE = "read_seconds"
 Document = Mapping[str, Any]
+"""plan.json, or one of its trials."""
 
 
 def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) -> int | None:
@@ -30,7 +31,7 @@ def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) 
     """
     if not document.get("until_ci"):
         return None
-    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    found: dict[int, list[Document]] = defaultdict(list)
     for trial in document["trials"]:
         found[trial["block"]].append(trial)
     blocks = [found[number] for number in sorted(found)]
@@ -63,14 +64,14 @@ def too_wide(
     }
 
 
-def needed(document: Document, last: Mapping[str, Record], judge: Judge) -> list[Mapping[str, Any]]:
+def needed(document: Document, last: Mapping[str, Record], judge: Judge) -> list[Document]:
     """Return the plan's trials without those of the blocks that the rule does not need."""
     enough = enough_blocks(document, last, judge)
     return [trial for trial in document["trials"] if enough is None or trial["block"] <= enough]
 
 
 def _by_treatment(
-    trials: Sequence[Mapping[str, Any]], last: Mapping[str, Record]
+    trials: Sequence[Document], last: Mapping[str, Record]
 ) -> dict[tuple[str, ...], list[Record]]:
     found: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for trial in trials:

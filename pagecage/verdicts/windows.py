@@ -8,8 +8,10 @@ from typing import Any
 
 from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
 from pagecage.model.record import Record
+from pagecage.model.record_sections import Row
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.counters import (
+    Rows,
     cpu_seconds,
     difference,
     disk_views,
@@ -119,7 +121,7 @@ def full_caps(window: Window) -> list[BindingLimit]:
     return [limit for _, limit in sorted(held, key=lambda one: one[0], reverse=True)]
 
 
-def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
+def binding_limit(window: Window, requested: Mapping[str, object]) -> BindingLimit:
     """Return the limit of one window, by the first rule that applies: cap, memory, device, CPU."""
     if caps := full_caps(window):
         return caps[0]
@@ -138,7 +140,7 @@ def _share(value: float | None, window: Window) -> float:
     return 0.0 if value is None else value / window.seconds
 
 
-def _is_short_of_memory(window: Window, requested: Mapping[str, Any]) -> bool:
+def _is_short_of_memory(window: Window, requested: Mapping[str, object]) -> bool:
     """Return whether the memory limit was met at a cost: pages read again, or tasks that waited.
 
     memory.high holds tasks asleep for up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only
@@ -157,7 +159,7 @@ WINDOW_SECONDS = 0.5
 SHORTEST_REMAINDER_SECONDS = 0.01
 
 
-def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+def windows_of(record: Record, series: Rows) -> list[Window]:
     """Return the windows of the measured part.
 
     If the series is too coarse for one, the counters give a single window over the whole part.
@@ -179,44 +181,34 @@ def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Wind
     ]
 
 
-def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+def windows_and_remainder(record: Record, series: Rows) -> list[Window]:
     """Return the windows, then one for the first and last moments that no window covers."""
     windows, whole = windows_of(record, series), _whole(record)
     seconds = whole.seconds - sum(window.seconds for window in windows) if whole else 0.0
     if not whole or not windows or seconds < SHORTEST_REMAINDER_SECONDS:
         return windows
-
-    def remaining(total: float | None, parts: Sequence[float | None]) -> float | None:
-        # Rounding could make a figure negative.
-        known = [part for part in parts if part is not None]
-        if total is None or len(known) < len(parts):
-            return None
-        return max(0.0, total - sum(known))
-
+    # Rounding could make a figure negative.
     moved = {
         key: max(0.0, count - sum(window.moved[key] for window in windows))
         for key, count in whole.moved.items()
     }
-    figures: dict[str, Any] = {
-        name: remaining(getattr(whole, name), [getattr(window, name) for window in windows])
-        for name in _FIGURES
-    }
-    return [*windows, replace(whole, seconds=seconds, moved=moved, **figures)]
+    rest = replace(whole, seconds=seconds, moved=moved)
+    for name in _FIGURES:
+        total, parts = getattr(whole, name), [getattr(window, name) for window in windows]
+        left = None if None in (total, *parts) else max(0.0, total - sum(parts))
+        rest = replace(rest, **{name: left})
+    return [*windows, rest]
 
 
 _FIGURES = [figure.name for figure in fields(Window) if figure.type == "float | None"]
 """Figures of a window that may be unknown."""
 
 
-def _window_rows(
-    record: Record, series: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _window_rows(record: Record, series: Rows) -> Iterator[tuple[Row, Row]]:
     """Yield the first and last row of each whole window between `go` and `end`."""
-    if not record.measured:
-        return
-    start, first = record.measured.start_monotonic_seconds, None
-    for row in series:
-        if not start <= row["t"] <= start + record.measured.seconds:
+    within, first = record.measured, None
+    for row in series if within else ():
+        if not within.start_monotonic_seconds <= row["t"] <= within.end_monotonic_seconds:
             continue
         if first is None:
             first = row
@@ -248,7 +240,7 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
+def _from_rows(record: Record, first: Row, last: Row) -> Window:
     """Return the window between two rows. `io` is empty until the slice touches the disk."""
     assert record.measured is not None
 

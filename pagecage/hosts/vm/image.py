@@ -197,17 +197,13 @@ def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
 
     `[!SUITE]` marks a package that SUITE does not have, `[SUITE]` one that only SUITE needs.
     """
-    lines = (line.split("#", 1)[0].split() for line in text.splitlines())
-    return tuple(
-        words[0].replace("${ARCH}", arch)
-        for words in lines
-        if words and _is_for(suite, [word.strip("[]") for word in words[1:]])
-    )
-
-
-def _is_for(suite: str, marks: list[str]) -> bool:
-    named = [mark for mark in marks if not mark.startswith("!")]
-    return f"!{suite}" not in marks and (not named or suite in named)
+    names = []
+    for line in text.splitlines():
+        name, *marks = [word.strip("[]") for word in line.split("#", 1)[0].split()] or [""]
+        needing = [mark for mark in marks if not mark.startswith("!")]
+        if name and f"!{suite}" not in marks and (not needing or suite in needing):
+            names.append(name.replace("${ARCH}", arch))
+    return tuple(names)
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:
@@ -285,15 +281,14 @@ def write_contents(image: GuestImage, recipe: ImageRecipe) -> None:
 
 def find_image(images: Path, recipe: ImageRecipe) -> GuestImage | None:
     """Return the smallest image with the base and all packages of a recipe, or None."""
-    cached = (GuestImage(path) for path in images.iterdir() if path.suffix != ".part")
-    fitting = [image for image in cached if _fits(read_contents(image), recipe)]
+    fitting = []
+    for image in (GuestImage(path) for path in images.iterdir() if path.suffix != ".part"):
+        contents = read_contents(image)
+        is_same = contents.installer == _installer(recipe) or not recipe.extra_packages
+        lacking = contents.lacks(recipe.extra_packages)
+        if contents.base_key == recipe.base_key and not lacking and is_same:
+            fitting.append(image)
     return min(fitting, key=lambda image: (allocated_bytes(image.disk), image.key), default=None)
-
-
-def _fits(contents: ImageContents, recipe: ImageRecipe) -> bool:
-    if contents.base_key != recipe.base_key or contents.lacks(recipe.extra_packages):
-        return False
-    return contents.installer == _installer(recipe) or not recipe.extra_packages
 
 
 def _installer(recipe: ImageRecipe) -> str | None:

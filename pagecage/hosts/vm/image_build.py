@@ -196,14 +196,12 @@ WITHOUT_AGENT = ("--skip-tags", "agent")
 def provisioning_key(project_dir: Path) -> str:
     """Return a key over all inputs of provisioning."""
     digest = hashlib.sha256(json.dumps(GUEST_SETTINGS, sort_keys=True).encode())
-    for path in sorted(found for name in _INPUTS for found in _files(project_dir / name)):
-        digest.update(f"{path.relative_to(project_dir)}\0".encode() + path.read_bytes())
+    tops = [project_dir / name for name in _INPUTS]
+    files = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top])]
+    for path in sorted(path for path in files if path.is_file()):
+        if path.suffix not in (".md", ".pyc"):
+            digest.update(f"{path.relative_to(project_dir)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _files(path: Path) -> list[Path]:
-    found = path.rglob("*") if path.is_dir() else [path]
-    return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
 
 def provision_image(
@@ -326,7 +324,11 @@ def _build(
     progress(_announcement(recipe))
     part.mkdir(mode=0o700)
     image = GuestImage(part)
-    _make_keys(image)
+    for name in ("id_ed25519", "host_key"):
+        words = f"ssh-keygen -q -t ed25519 -N '' -C 'pagecage {name}' -f"
+        run([*shlex.split(words), image.directory / name])
+    public = (image.directory / "host_key.pub").read_text()
+    image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
     if os.geteuid() == 0:
         # Kernel and initrd are not on the disk: QEMU loads them.
         bootstrap(image, recipe, image.tree)
@@ -374,11 +376,3 @@ def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
 _MAKE_DISK = (
     'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
 )
-
-
-def _make_keys(image: GuestImage) -> None:
-    for name in ("id_ed25519", "host_key"):
-        words = f"ssh-keygen -q -t ed25519 -N '' -C 'pagecage {name}' -f"
-        run([*shlex.split(words), image.directory / name])
-    public = (image.directory / "host_key.pub").read_text()
-    image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")

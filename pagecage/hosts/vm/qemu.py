@@ -56,19 +56,15 @@ class QmpClient:
         """Try to connect until the time limit; return whether it succeeded."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
-            if self._socket.exists() and self._connect():
-                return True
+            if self._socket.exists():
+                try:
+                    self._wait(self._client.connect(str(self._socket)))
+                    return True
+                except (QMPError, OSError):
+                    self._wait(self._disconnect())
+                    self._client = QMPClient("pagecage")
             time.sleep(0.01)
         return False
-
-    def _connect(self) -> bool:
-        try:
-            self._wait(self._client.connect(str(self._socket)))
-            return True
-        except (QMPError, OSError):
-            self._wait(self._disconnect())
-            self._client = QMPClient("pagecage")
-            return False
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Return the result of a QMP command; underscores in argument names become dashes."""
@@ -156,9 +152,10 @@ class GuestMachine:
 
     def key_parts(self) -> tuple[str, ...]:
         """Return everything about the machine that a saved state depends on."""
-        any_path = Path("nowhere")
+        any_path, host_cpu = Path("nowhere"), ""
         argv = qemu_argv(self, GuestImage(any_path), any_path, any_path, any_path)
-        host_cpu = "" if self.acceleration.emulated else _host_cpu()
+        if not self.acceleration.emulated:  # a state of `-cpu host` fits only the same processor
+            host_cpu = cpu_model(Path("/proc/cpuinfo").read_text()) or platform.processor()
         return (*argv, self.acceleration.qemu_version, host_cpu)
 
 
@@ -208,11 +205,6 @@ _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 def escape(path: Path) -> str:
     """Return a path for a comma-separated option of QEMU, with commas doubled (qemu(1))."""
     return str(path).replace(",", ",,")
-
-
-def _host_cpu() -> str:
-    """Return the processor's name. A state saved with `-cpu host` fits only the same processor."""
-    return cpu_model(Path("/proc/cpuinfo").read_text()) or platform.processor()
 
 
 TRIAL_SECONDS = 4.0
