@@ -18,7 +18,8 @@ from typing import Any
 from pagecage.bundle.redact import Redactor, names_in
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records, sealed_line
-from pagecage.model.run_files import plan_sha256
+from pagecage.model.record_sections import Row
+from pagecage.model.run_files import Document, plan_sha256
 from pagecage.version import VERSION
 from pagecage.whole_files import write_whole
 
@@ -35,8 +36,8 @@ _FORMATS = {
 
 
 def crate(
-    plan: Mapping[str, Any],
-    records: Sequence[Mapping[str, Any]],
+    plan: Document,
+    records: Sequence[Row],
     files: Mapping[str, tuple[int, str]],
 ) -> str:
     """Return the metadata as JSON text. `files` maps paths to sizes in bytes and SHA-256 hashes."""
@@ -70,7 +71,7 @@ def crate(
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
-def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
+def _span(records: Sequence[Row]) -> tuple[str | None, str | None]:
     phases = [phase for record in records for phase in record.get("phases", ())]
     if not phases:
         return None, None
@@ -83,7 +84,7 @@ def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
-def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> dict[str, Any]:
+def _root(plan: Document, files: Iterable[str], published: str | None) -> dict[str, object]:
     return {
         "@id": "./",
         "@type": "Dataset",
@@ -95,6 +96,10 @@ def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) 
         "hasPart": [{"@id": path} for path in sorted(files)],
         "mentions": {"@id": "#run"},
     }
+
+
+Manifest = Mapping[str, Any]
+"""What a bundle holds: bundle.json (docs/FORMAT.md)."""
 
 
 BUNDLE_VERSION = 1
@@ -120,9 +125,7 @@ _MODE = 0o100644 << 16
 _BINARY = "it is not text, so it cannot be redacted"
 
 
-def pack(
-    run: Path, target: Path, *, redacted: bool = True, keep: Collection[str] = ()
-) -> Mapping[str, Any]:
+def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str] = ()) -> Manifest:
     """Write the archive and return its manifest (docs/FORMAT.md).
 
     `keep` names the KINDS of values that are not replaced. Raises PagecageError if `run` is not a
@@ -132,7 +135,7 @@ def pack(
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run)
-    redactions: list[dict[str, Any]] = []
+    redactions: list[dict[str, object]] = []
     kept: dict[str, int] = {}
     if redacted:
         left_out += [
@@ -174,7 +177,7 @@ def _size_and_hash(data: bytes) -> tuple[int, str]:
     return len(data), hashlib.sha256(data).hexdigest()
 
 
-def _plan(run: Path) -> Mapping[str, Any]:
+def _plan(run: Path) -> Document:
     try:
         plan = json.loads((run / "plan.json").read_bytes())
         for key in ("run_id", "host", "experiment", "definition", "command"):
@@ -214,7 +217,7 @@ def _decode(data: bytes) -> str | None:
 
 
 def _redact(
-    texts: Mapping[str, str], plan: Mapping[str, Any], keep: Collection[str]
+    texts: Mapping[str, str], plan: Document, keep: Collection[str]
 ) -> tuple[dict[str, bytes], Redactor]:
     is_replay = plan.get("replay") is not None
     try:

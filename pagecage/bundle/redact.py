@@ -12,6 +12,7 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.model.json_codec import STATE_ID
+from pagecage.model.run_files import Document
 
 _FOLDERS = {
     "pagecage": {".py"},
@@ -158,7 +159,7 @@ _OWN_ADDRESS = ("192.0.2.", "198.51.100.", "2001:db8::")
 
 
 def names_in(
-    texts: Iterable[str], plan: Mapping[str, Any], local: Mapping[str, Collection[str]]
+    texts: Iterable[str], plan: Document, local: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
     """Return the kind of each name in texts, and of the `local` ones, by name in lower case.
 
@@ -196,7 +197,7 @@ class Redactor:
             rf"(?<![A-Za-z0-9_])({'|'.join(ordered) or '(?!)'})(?![A-Za-z0-9_])", re.IGNORECASE
         )
 
-    def counts(self) -> list[dict[str, Any]]:
+    def counts(self) -> list[dict[str, object]]:
         """Return the number of different values replaced, and of places, by kind."""
         return [
             {"kind": kind, "values": self._numbers[kind], "places": count}

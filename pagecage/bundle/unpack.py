@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
+from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, Manifest, is_allowed
 from pagecage.errors import PagecageError
 from pagecage.model.run_files import read_plan
 from pagecage.units import GIB, MIB, format_bytes
@@ -31,7 +31,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runti
 _AGAIN = "obtain the bundle again"
 
 
-def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
+def unpack(bundle: Path, folder: Path) -> Manifest:
     """Write the bundle's files to the new or empty directory `folder`; return the manifest.
 
     Raises PagecageError for an invalid bundle; files that were written before it stay.
@@ -70,7 +70,7 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
     return manifest
 
 
-def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
+def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
     if MANIFEST not in archive.namelist():
         reason = f"{bundle} is not a bundle: it has no {MANIFEST}"
         raise PagecageError(reason, "make one: pagecage bundle RUN")
@@ -101,7 +101,7 @@ def _is_file_list(files: Any) -> bool:
     return isinstance(files, list) and len(files) <= _MOST_FILES and all(map(is_file, files))
 
 
-def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle: Path) -> None:
+def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -> None:
     """Raise PagecageError unless the archive has exactly the listed files, all of them regular."""
     listed = [file["path"] for file in manifest["files"]]
     for path in listed:

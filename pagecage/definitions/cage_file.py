@@ -485,7 +485,7 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
     )
 
 
-def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
+def cage_of_tables(name: str, tables: Mapping[str, object]) -> Cage:
     """Return the cage of tables that a program made.
 
     Raises PagecageError if they are not a valid cage.

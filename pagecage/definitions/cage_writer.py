@@ -13,6 +13,9 @@ from pagecage.units import exact_size, percent_text
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
 
 
+TomlTable = dict[str, object]
+
+
 def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     """Return the text of a file of cgroups/, with `comments` at its top.
 
@@ -50,8 +53,8 @@ def _amounts(properties: Mapping[str, int]) -> Iterator[str]:
             yield f'{name} = "{exact_size(value)}"'
 
 
-def _volume_tables(cage: Cage | DiskLimits) -> dict[str, dict[str, Any]]:
-    tables: dict[str, dict[str, Any]] = {}
+def _volume_tables(cage: Cage | DiskLimits) -> dict[str, TomlTable]:
+    tables: dict[str, TomlTable] = {}
     if volume := cage.volume:
         tables["volume"] = {
             "provider": volume.provider,
@@ -81,7 +84,7 @@ def _volume_tables(cage: Cage | DiskLimits) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _simulation(simulation: VolumeSimulation) -> dict[str, Any]:
+def _simulation(simulation: VolumeSimulation) -> TomlTable:
     restore = simulation.restore
     return {
         "limits": [_layer_limit(limit) for limit in simulation.limits] or None,
@@ -110,9 +113,9 @@ def _simulation(simulation: VolumeSimulation) -> dict[str, Any]:
     }
 
 
-def _layer_limit(limit: LayerLimit) -> dict[str, Any]:
+def _layer_limit(limit: LayerLimit) -> TomlTable:
     name, written = ("bandwidth", _bytes) if limit.unit == "bytes" else ("iops", _number)
-    table: dict[str, Any] = {"layer": limit.layer, "of": limit.of, name: written(limit.per_second)}
+    table: TomlTable = {"layer": limit.layer, "of": limit.of, name: written(limit.per_second)}
     if limit.burst_per_second is not None and limit.credits is not None:
         bucket = {"rate": written(limit.burst_per_second), "credits": written(limit.credits)}
         table[f"{name}_burst"] = bucket
@@ -133,7 +136,7 @@ def _size(count: int | None) -> str | None:
     return None if count is None else exact_size(count)
 
 
-def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
+def _assignments(table: Mapping[str, object]) -> Iterator[str]:
     for key, value in table.items():
         if value is not None:
             name = key if key.replace("_", "").isalpha() else json.dumps(key)

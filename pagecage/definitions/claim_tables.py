@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pagecage.definitions.fields import StrictTable
+from pagecage.definitions.fields import StrictTable, Tables
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import PublishedFigureRow, number_or_text, origin
 
@@ -199,7 +199,7 @@ def _is_number(value: Any) -> bool:
 
 def complete_claim(
     claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str
-) -> dict[str, Any]:
+) -> Tables:
     """Return the claim, completed from its row.
 
     Raises PagecageError naming the key that is wrong.
@@ -207,7 +207,7 @@ def complete_claim(
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
     whole["origin"] = origin(row["kind"]) if row else ""
-    defaults: dict[str, Any] = {"remark": ""}
+    defaults: Tables = {"remark": ""}
     if row:
         defaults = {
             "says": f"{row['condition']}: {row['metric']}",
@@ -257,7 +257,7 @@ def _row_of(
     return row
 
 
-def check_config_key(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> None:
+def check_config_key(claim: Tables, definition: Tables) -> None:
     """Raise PagecageError if a `config` claim names a key that the definition does not have."""
     value: Any = definition
     for part in (claim["key"] or "").split(".") if claim["rule"] == "config" else ():

@@ -155,7 +155,7 @@ _SECTION = re.compile(r"(\./)?[A-Za-z0-9][A-Za-z0-9._-]*\.py")
 _MOST_BYTES = MIB
 
 
-def custom_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_programs(definition: Mapping[str, object], path: Path) -> dict[str, str]:
     """Return the texts of the programs that the definition in `path` names, by name.
 
     `{programs}/NAME` in any of its words names experiments/programs/NAME. A word of a collector
@@ -175,7 +175,7 @@ def custom_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]
     return found
 
 
-def custom_sections(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_sections(definition: Mapping[str, object], path: Path) -> dict[str, str]:
     """Return the texts of the definition's own parts of the report, by file name.
 
     Raises PagecageError for a name that is no Python file beside the definition, and like
@@ -208,7 +208,7 @@ def _words(tree: Any) -> Iterator[str]:
         yield from _words(value)
 
 
-def _words_beside(definition: Mapping[str, Any]) -> Iterator[str]:
+def _words_beside(definition: Mapping[str, object]) -> Iterator[str]:
     collectors = definition.get("collectors")
     tables = collectors.values() if isinstance(collectors, dict) else ()
     commands = [table["command"] for table in tables if isinstance(table, dict)]

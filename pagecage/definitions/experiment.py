@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pagecage.definitions.fields import Tables
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.collectors import OwnCollector
 from pagecage.model.trial import Package, TrialData, Workload
@@ -37,9 +37,9 @@ class Experiment:
     levels: Mapping[str, Mapping[str, LevelTable]]
     exclude: tuple[Mapping[str, str], ...]
     sizes: Mapping[str, SizeTable]
-    claims: tuple[Mapping[str, Any], ...]
+    claims: tuple[Tables, ...]
     definition_sha256: str
-    definition: Mapping[str, Any] = field(default_factory=dict)
+    definition: Tables = field(default_factory=dict)
     fill: str = "random"
     driver: str | None = None
     conditions: tuple[str, ...] = ()

@@ -45,6 +45,10 @@ ExactCount = Annotated[float, Field(gt=0, lt=2**63, allow_inf_nan=False)]
 """A rate or an amount that need not be whole: a tenth of 384 I/Os per second."""
 
 
+Tables = dict[str, Any]
+"""The tables of a TOML file, before or after they were checked."""
+
+
 @dataclass(frozen=True)
 class ReadBy:
     """Marks a field of the model that the file states as a `table`, from which `make` makes it."""

@@ -30,7 +30,7 @@ from pagecage.definitions.custom_tables import (
 )
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.experiment_file import ExperimentFile
-from pagecage.definitions.fields import Citation
+from pagecage.definitions.fields import Citation, Tables
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import UNCAGED, Cage
@@ -113,7 +113,7 @@ def check_name(name: str, kind: str = "experiment", fix: str = "choose another")
     return name
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> Tables:
     """Return the tables of a file. Raises PagecageError if it cannot be read."""
     try:
         data = tomllib.loads(path.read_text())
@@ -252,9 +252,7 @@ class Definitions:
         cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
         return cage, table.MemoryMax.dataset_fraction
 
-    def _claims(
-        self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path
-    ) -> list[dict[str, Any]]:
+    def _claims(self, name: str, table: ExperimentFile, data: Tables, path: Path) -> list[Tables]:
         """Return the claims, completed so that a plan needs no other file for their verdicts."""
         try:
             articles = self._articles(path.parent / "articles")
@@ -273,7 +271,7 @@ _AS_GIVEN = (
 """Keys of the file whose values an experiment has as they are."""
 
 
-def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
+def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> Experiment:
     programs, sections = custom_programs(data, path), custom_sections(data, path)
     usual = {"smoke": "covering"}
     sizes = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import yaml
 
@@ -35,7 +34,7 @@ def engine_command(engine: str, cage: Cage, device: str) -> Export:
 
 def compose(cage: Cage, device: str) -> Export:
     """Return a service of a Compose file."""
-    service: dict[str, Any] = {"image": "IMAGE"}
+    service: dict[str, object] = {"image": "IMAGE"}
     memory, swap = cage.properties.get("MemoryMax"), cage.properties.get("MemorySwapMax")
     if memory is not None:  # the engine's limit of swap includes the memory
         service["mem_limit"] = memory
@@ -91,5 +90,5 @@ def _lost_by_incus(cage: Cage) -> Iterator[LostLimit]:
     yield from lost_behaviour(cage)
 
 
-def _yaml(data: Mapping[str, Any]) -> str:
+def _yaml(data: Mapping[str, object]) -> str:
     return str(yaml.safe_dump(dict(data), sort_keys=False))

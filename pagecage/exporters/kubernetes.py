@@ -7,7 +7,6 @@ With Memory QoS it sets memory.high as well (KEP-2570): request + 0.9 * (limit -
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -15,6 +14,7 @@ from pagecage.exporters.export import Export, LostLimit, lost_behaviour, lost_pr
 from pagecage.model.cage import IO_MAX_KEY, Cage, CloudVolume
 from pagecage.units import exact_size
 
+YamlTable = dict[str, object]
 _MIB = 1 << 20
 _AWS_TYPES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
 _NAME = "pagecage-volume"
@@ -23,16 +23,16 @@ _MEMORY_QOS = "in force only if the kubelet has the feature gate MemoryQoS, at i
 
 def pod(cage: Cage, _device: str) -> Export:
     """Return a pod, with a claim of the volume and its storage class if it can be bought."""
-    limits: dict[str, Any] = {}
+    limits: YamlTable = {}
     if (memory := cage.properties.get("MemoryMax")) is not None:
         limits["memory"] = str(memory)
     if (quota := cage.properties.get("CPUQuota")) is not None:
         limits["cpu"] = f"{quota * 10}m"
-    resources: dict[str, Any] = {"limits": limits}
+    resources: YamlTable = {"limits": limits}
     if (request := _throttling_request(cage)) is not None:
         resources["requests"] = {"memory": str(request)}
-    container: dict[str, Any] = {"name": "app", "image": "IMAGE", "resources": resources}
-    spec: dict[str, Any] = {"containers": [container]}
+    container: YamlTable = {"name": "app", "image": "IMAGE", "resources": resources}
+    spec: YamlTable = {"containers": [container]}
     documents = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}]
     if (volume := cage.volume) and _is_offered(volume):
         documents += _claim_and_class(volume)
@@ -41,7 +41,7 @@ def pod(cage: Cage, _device: str) -> Export:
     return Export(yaml.safe_dump_all(documents, sort_keys=False), tuple(_lost(cage)))
 
 
-def _claim_and_class(volume: CloudVolume) -> list[dict[str, Any]]:
+def _claim_and_class(volume: CloudVolume) -> list[YamlTable]:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",

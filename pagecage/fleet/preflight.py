@@ -13,6 +13,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, check_names
 from pagecage.fleet.rounds import RemoteHost
 from pagecage.hosts.agent_package import ARCHITECTURES, VARIABLE, target_machine
+from pagecage.model.record_sections import Row
 from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
@@ -36,7 +37,7 @@ class ReadyHost:
     """A host that can run trials, and its facts."""
 
     host: FleetHost
-    facts: Mapping[str, Any]
+    facts: Row
 
     @property
     def is_emulated(self) -> bool:
@@ -102,7 +103,7 @@ def check_hosts(
     return Preflight(tuple(ready), unreachable, unfit | obstacles)
 
 
-def _parse_facts(text: str) -> Mapping[str, Any] | None:
+def _parse_facts(text: str) -> Row | None:
     try:
         facts = json.loads(text)
     except ValueError:
@@ -110,7 +111,7 @@ def _parse_facts(text: str) -> Mapping[str, Any] | None:
     return facts if isinstance(facts, dict) else None
 
 
-def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
+def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
     if facts is None:
         return HostError(
             f"{name} printed other output than facts",
@@ -142,7 +143,7 @@ def differences(hosts: Sequence[ReadyHost]) -> Iterator[str]:
         yield "their memory differs by more than 5 %"
 
 
-def _fact(facts: Mapping[str, Any], name: str) -> Any:
+def _fact(facts: Row, name: str) -> Any:
     value: Any = facts
     for word in name.split("."):
         value = value.get(word) if isinstance(value, Mapping) else None

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.protocol import request_to_json
 from pagecage.ansible import HostResult, TaskEvent
@@ -23,6 +22,7 @@ from pagecage.fleet.provisioning import FleetPlaybook, RoundRequest
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import MachineState
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.record_sections import Row
 from pagecage.model.trial import Trial, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import ATTEMPTS, request_for
@@ -58,7 +58,7 @@ def _host_plan(plan: Plan, host: str, trials: Iterable[Trial]) -> Plan:
     return replace(plan, run_id=run_id, trials=chosen, document={**plan.document, **changes})
 
 
-Listener = Callable[[str, Mapping[str, Any]], None]
+Listener = Callable[[str, Row], None]
 """Called with a host's name and an event of its campaign."""
 
 
@@ -88,7 +88,7 @@ class RemoteHost:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
-    def command_volume(self, _command: Mapping[str, Any], _disk: str = DATA_DISK) -> dict[str, Any]:
+    def command_volume(self, _command: Row, _disk: str = DATA_DISK) -> Row:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.record_sections import Row
 from pagecage.model.trial import Package
 
 Progress = Callable[[str], None]
@@ -41,7 +42,7 @@ class MachineState:
     state_id: str | None
     restore_seq: int | None
     emulated: bool
-    details: dict[str, Any]
+    details: Row
 
 
 class NamedHost(Protocol):
@@ -62,7 +63,7 @@ class SizedHost(NamedHost, Protocol):
 class ObservedHost(NamedHost, Protocol):
     """A host whose surrounding machine can be observed and throttled while a trial runs."""
 
-    def outer_sample(self) -> dict[str, Any] | None:
+    def outer_sample(self) -> Row | None:
         """Return counters of the machine around a guest; None if the host is not a guest."""
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
@@ -71,7 +72,7 @@ class ObservedHost(NamedHost, Protocol):
         Without properties the limits are removed. Raises HostError if the host is not a guest.
         """
 
-    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
+    def command_volume(self, command: Row, disk: str = DATA_DISK) -> Row:
         """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
 
 
@@ -87,7 +88,7 @@ class AgentHost(NamedHost, Protocol):
         """A directory on each disk beside the data directory's, by name."""
 
     @property
-    def own_disk(self) -> Mapping[str, Any] | None:
+    def own_disk(self) -> Mapping[str, str | int] | None:
         """The disk that the agent makes for the data (`file`, `size_bytes`); None for none."""
 
     @property

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 from pagecage.agent.facts import is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import user_of_machine
@@ -20,6 +19,7 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.linux import procfs
 from pagecage.linux.systemd import runtime_dir
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.record_sections import Row
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages
 from pagecage.planning.size import DiskSpeed
@@ -39,7 +39,7 @@ class LocalHost:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
         self.disks: Mapping[str, str] = disks or {}
-        self.own_disk: Mapping[str, Any] | None = None
+        self.own_disk: Mapping[str, str | int] | None = None
         self.spool_dir = _spool_dir(os.getuid(), runtime_dir())
 
     @property
@@ -55,7 +55,7 @@ class LocalHost:
         """Return the driver of trials that name none; None for systemd's."""
         return default_driver(self.facts())
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Row:
         """Return the facts of this machine."""
         return read_facts(Path(self.data_dir), self.user, self.disks)
 
@@ -161,7 +161,7 @@ class LocalHost:
             shutil.copy2(source, part)
             part.replace(Path(directory, source.name))
 
-    def outer_sample(self) -> dict[str, Any] | None:
+    def outer_sample(self) -> Row | None:
         """Return None: this machine is not a guest."""
         return None
 
@@ -169,7 +169,7 @@ class LocalHost:
         """Raise HostError: this machine is not a guest."""
         raise HostError("qemu-throttle works only in a guest started by pagecage", "use HOST=vm")
 
-    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
+    def command_volume(self, command: Row, disk: str = DATA_DISK) -> Row:
         """Raise HostError: the agent serves volumes of this machine itself."""
         raise HostError("this machine is not a guest started by pagecage", "use HOST=vm")
 

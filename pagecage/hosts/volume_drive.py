@@ -32,6 +32,10 @@ from pagecage.model.volume_model import latency_at_size, mean_us_at_size, volume
 from pagecage.process import find_tool, run
 from pagecage.units import GIB, KIB, MIB
 
+VolumeModel = Mapping[str, Any]
+"""The model of a volume, or one of its parts, as its server reads it (volume_model())."""
+
+
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 FILE_BYTES = 4 * GIB
 
@@ -151,9 +155,7 @@ def _reached(path: FuseLoop | NbdClient, server: VolumeServer, folder: Path) -> 
     return DrivenVolume(server, words, {"kind": path.name, "latency_us": latency_us})
 
 
-def drive(
-    volume: DrivenVolume, model: Mapping[str, Any], load: Load, seconds: float
-) -> DriveResult:
+def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) -> DriveResult:
     """Drive a volume of this model with a load, and compare the result with the model."""
     server, path_us = volume.server, volume.path.get("latency_us", 0.0)
     server.command({"configure": {**model, "path_us": path_us}})
@@ -177,7 +179,7 @@ def drive(
 
 
 def drive_credits(
-    volume: DrivenVolume, model: Mapping[str, Any], seconds: float
+    volume: DrivenVolume, model: VolumeModel, seconds: float
 ) -> Iterator[CreditsResult]:
     """Drain each bucket of a model in about `seconds`, alone, and let it refill for a second."""
     for limit in model["limits"]:
@@ -185,7 +187,7 @@ def drive_credits(
             yield _drain(volume, limit, seconds)
 
 
-def _drain(volume: DrivenVolume, limit: Mapping[str, Any], seconds: float) -> CreditsResult:
+def _drain(volume: DrivenVolume, limit: VolumeModel, seconds: float) -> CreditsResult:
     server = volume.server
     burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
     capacity = (burst - base) * seconds
@@ -230,7 +232,7 @@ def _run_fio(
     return max(part["runtime"] for part in parts) / 1000, parts
 
 
-def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, str | None]:
+def expected_rate(model: VolumeModel, load: Load) -> tuple[float | None, str | None]:
     """Return the requests per second that a model allows, and the limit that decides.
 
     None if nothing limits the rate, or if reads and writes have limits apart: one direction then
@@ -269,7 +271,7 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
 _STEPS = 2000
 
 
-def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -> float:
+def _cost(limit: VolumeModel, accounting: VolumeModel, load: Load) -> float:
     """Return the units of a limit that one request costs.
 
     Sequential requests of a provider that merges cost their share of an I/O of its size.
@@ -284,10 +286,10 @@ def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -
     return float(-(-load.block_bytes // size))
 
 
-def _set_percentiles(model: Mapping[str, Any], load: Load) -> dict[float, float]:
+def _set_percentiles(model: VolumeModel, load: Load) -> dict[float, float]:
     sizes = _latencies(model, load.directions[0])
     return {p: latency_at_size(sizes, load.block_bytes, p / 100) for p in PERCENTILES}
 
 
-def _latencies(model: Mapping[str, Any], direction: str) -> list[LatencyQuantiles]:
+def _latencies(model: VolumeModel, direction: str) -> list[LatencyQuantiles]:
     return [LatencyQuantiles(**one) for one in model[f"{direction}_latency"]]

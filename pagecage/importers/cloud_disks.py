@@ -7,10 +7,9 @@ the catalogue. Azure describes the limits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document, rows, table
+from pagecage.importers.document import Document, Table, rows, table
 from pagecage.importers.result import (
     DescribedVolume,
     ImportedLimit,
@@ -65,7 +64,7 @@ def read_aws(document: Document, selection: Selection) -> ImportResult:
     )
 
 
-def aws_volume(volume: dict[str, Any]) -> DescribedVolume:
+def aws_volume(volume: Table) -> DescribedVolume:
     """Return the volume without values that follow from its type.
 
     The API also lists the IOPS of gp2, which follow from its size. Only gp3 has a provisioned
@@ -137,11 +136,11 @@ def read_azure(document: Document, selection: Selection) -> ImportResult:
     )
 
 
-def _with_lower_keys(row: dict[str, Any]) -> dict[str, Any]:
+def _with_lower_keys(row: Table) -> Table:
     return {str(key).lower(): value for key, value in row.items()}
 
 
-def _azure_limits(disk: dict[str, Any]) -> Iterator[ImportedLimit]:
+def _azure_limits(disk: Table) -> Iterator[ImportedLimit]:
     iops, megabytes = disk.get("diskiopsreadwrite"), disk.get("diskmbpsreadwrite")
     for direction in ("Read", "Write"):
         if megabytes:
@@ -155,9 +154,7 @@ def _azure_limits(disk: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("accounting.combined", True, "reads and writes share one limit")
 
 
-def _one_of(
-    disks: list[dict[str, Any]], key: str, kind: str, selection: Selection
-) -> dict[str, Any]:
+def _one_of(disks: list[Table], key: str, kind: str, selection: Selection) -> Table:
     by_name = {
         str(disk.get(key) or f"{kind} {number}"): disk for number, disk in enumerate(disks, 1)
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pagecage.errors import PagecageError, nearest
 from pagecage.importers.document import (
     Document,
+    Table,
     cpu_percent,
     docker_bytes,
     kubernetes_quantity,
@@ -159,7 +160,7 @@ def read_service(document: Document, name: str, file: str) -> ComposeService:
     )
 
 
-def _check(service: Mapping[str, Any], name: str, file: str) -> None:
+def _check(service: Table, name: str, file: str) -> None:
     if not isinstance(service.get("image"), str):
         fix = f"docker compose -f {shlex.quote(file)} build {name}, then --image with its name"
         raise PagecageError(f"service {name} of {file} names no image", fix)
@@ -350,7 +351,7 @@ def _without_variables(tree: Any) -> tuple[Any, list[UnsupportedLimit]]:
     return kept, variables
 
 
-def _unsupported(service: dict[str, Any]) -> Iterator[UnsupportedLimit]:
+def _unsupported(service: Table) -> Iterator[UnsupportedLimit]:
     for key, reason in _UNSUPPORTED.items():
         if key in service:
             yield UnsupportedLimit(f"{key} = {service[key]}", reason)
@@ -367,7 +368,7 @@ def _unsupported(service: dict[str, Any]) -> Iterator[UnsupportedLimit]:
         )
 
 
-def _memory(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLimit]:
+def _memory(service: Table, limits: Table) -> Iterator[ImportedLimit]:
     """Read the memory limit, and memswap_limit, which is both: by default twice the memory."""
     is_old = "mem_limit" in service
     key, written = ("mem_limit", service["mem_limit"]) if is_old else _limit("memory", limits)
@@ -385,7 +386,7 @@ def _memory(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[Importe
         yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
 
 
-def _cpu(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLimit]:
+def _cpu(service: Table, limits: Table) -> Iterator[ImportedLimit]:
     for key, written in (("cpus", service.get("cpus")), _limit("cpus", limits)):
         if written and (cpus := kubernetes_quantity(written)):
             yield ImportedLimit("CPUQuota", cpu_percent(cpus), f"{key} = {written}")
@@ -396,7 +397,7 @@ def _cpu(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLi
         yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)
 
 
-def _limit(key: str, limits: dict[str, Any]) -> tuple[str, Any]:
+def _limit(key: str, limits: Table) -> tuple[str, Any]:
     return f"deploy.resources.limits.{key}", limits.get(key)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from pagecage.importers.document import Document, cpu_percent, rows, table
+from pagecage.importers.document import Document, Table, cpu_percent, rows, table
 from pagecage.importers.result import (
     CPU_LIST,
     PROCESSES,
@@ -81,7 +81,7 @@ def _is_set(value: Any) -> bool:
     return value not in (None, 0, -1, "", [], {}, False)
 
 
-def memory_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+def memory_limits(config: Table) -> Iterator[ImportedLimit]:
     """Read Memory, and MemorySwap, which is memory and swap: by default twice the memory."""
     memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
     if memory <= 0:
@@ -97,7 +97,7 @@ def memory_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
 
 
-def cpu_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+def cpu_limits(config: Table) -> Iterator[ImportedLimit]:
     """Read NanoCpus, or CpuQuota and CpuPeriod."""
     nano, quota = int(config.get("NanoCpus") or 0), int(config.get("CpuQuota") or 0)
     period = int(config.get("CpuPeriod") or 0) or 100_000
@@ -110,7 +110,7 @@ def cpu_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)
 
 
-def block_limits(config: dict[str, Any]) -> Iterator[BlockLimit]:
+def block_limits(config: Table) -> Iterator[BlockLimit]:
     """Read the limits of every block device."""
     for key, name in _BLOCK.items():
         for row in rows(config.get(key) or []):

@@ -134,6 +134,10 @@ KNOWN = (
 _EXPORT_AGAIN = f"export it again; pagecage can read the output of {KNOWN}"
 
 
+Table = dict[str, Any]
+"""A table of a customer's file, with the keys of the tool that wrote it."""
+
+
 @dataclass(frozen=True)
 class Document:
     """A file; `tree` is its JSON or YAML data, or None for the formats of systemd."""
@@ -214,14 +218,14 @@ def _values(tree: Any, counted: dict[int, int]) -> int:
     return counted[id(tree)]
 
 
-def table(tree: Any, *path: str) -> dict[str, Any]:
+def table(tree: Any, *path: str) -> Table:
     """Return the table at a path within a tree; an empty one if there is none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree if isinstance(tree, dict) else {}
 
 
-def rows(tree: Any) -> list[dict[str, Any]]:
+def rows(tree: Any) -> list[Table]:
     """Return the tables of a list, or a single table as a list."""
     items = tree if isinstance(tree, list) else [tree]
     return [row for row in items if isinstance(row, dict)]

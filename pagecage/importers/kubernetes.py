@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.cloud_disks import aws_volume
 from pagecage.importers.document import (
     Document,
+    Table,
     cpu_percent,
     kubernetes_quantity,
     plain,
@@ -102,7 +102,6 @@ _CLAIM = (
     "a claim does not state the limits of its disk; add it and its storage class to the file"
     " (kubectl get pvc,storageclass), or import the volume (for example aws ec2 describe-volumes)"
 )
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,9 @@ class ClaimedVolume:
     """A volume of a container with its claim; `storage_class` is that of the claim, or None."""
 
     name: str
-    claim: Object
-    storage_class: Object
-    attributes: Object | None
+    claim: Table
+    storage_class: Table
+    attributes: Table | None
 
     def described(self) -> tuple[DescribedVolume, list[UnsupportedLimit]]:
         """Return the volume as its provider describes it, and what a cage cannot do of it.
@@ -135,10 +134,10 @@ class ClaimedVolume:
 
 
 def volume_of(
-    spec: Object,
-    templates: Object,
-    container: Object,
-    objects: Sequence[Object],
+    spec: Table,
+    templates: Table,
+    container: Table,
+    objects: Sequence[Table],
     selection: Selection,
 ) -> tuple[DescribedVolume | None, tuple[UnsupportedLimit, ...]]:
     """Return the volume of a container, None without a known one, and the volumes left out.
@@ -165,8 +164,8 @@ def volume_of(
 
 
 def _claims(
-    spec: Object, templates: Object, objects: Sequence[Object]
-) -> Iterator[tuple[str, Object | None]]:
+    spec: Table, templates: Table, objects: Sequence[Table]
+) -> Iterator[tuple[str, Table | None]]:
     own = {str(row.get("name")) for row in rows(spec.get("volumes") or [])}
     yield from ((name, claim) for name, claim in templates.items() if name not in own)
     for row in rows(spec.get("volumes") or []):
@@ -178,7 +177,7 @@ def _claims(
             yield name, _named(objects, "PersistentVolumeClaim", claim)
 
 
-def _claimed(name: str, claim: Object, objects: Sequence[Object]) -> ClaimedVolume | None:
+def _claimed(name: str, claim: Table, objects: Sequence[Table]) -> ClaimedVolume | None:
     spec = table(claim, "spec")
     wanted = spec.get("storageClassName")
     attributes = spec.get("volumeAttributesClassName")
@@ -198,7 +197,7 @@ def _claimed(name: str, claim: Object, objects: Sequence[Object]) -> ClaimedVolu
     return ClaimedVolume(name, claim, storage_class, changed)
 
 
-def _named(objects: Sequence[Object], kind: str, name: object) -> Object | None:
+def _named(objects: Sequence[Table], kind: str, name: object) -> Table | None:
     for one in objects:
         if one.get("kind") == kind and table(one, "metadata").get("name") == name:
             return one
@@ -219,9 +218,9 @@ def memory_high(request: Decimal, limit: Decimal, factor: Decimal) -> int | None
 
 
 def memory_qos(
-    spec: Mapping[str, Any],
-    container: Mapping[str, Any],
-    objects: Sequence[Mapping[str, Any]],
+    spec: Table,
+    container: Table,
+    objects: Sequence[Table],
     given: float | None,
 ) -> Found:
     """Return MemoryHigh of a container, or why it is not known; neither if there is none.
@@ -242,7 +241,7 @@ def memory_qos(
 
 
 def _memory_high(
-    spec: Object, container: Object, objects: Sequence[Object], factor: Decimal | None
+    spec: Table, container: Table, objects: Sequence[Table], factor: Decimal | None
 ) -> Found:
     request, limit = _request(container, "memory"), _limit(container, "memory")
     if _is_guaranteed(spec) or (factor is None and request == limit):
@@ -270,17 +269,17 @@ def _memory_high(
     return (ImportedLimit("MemoryHigh", exact_size(high), basis),), ()
 
 
-def _limit(container: Mapping[str, Any], resource: str) -> Decimal | None:
+def _limit(container: Table, resource: str) -> Decimal | None:
     found = table(container, "resources", "limits").get(resource)
     return None if found is None else kubernetes_quantity(found)
 
 
-def _request(container: Mapping[str, Any], resource: str) -> Decimal | None:
+def _request(container: Table, resource: str) -> Decimal | None:
     found = table(container, "resources", "requests").get(resource)
     return _limit(container, resource) if found is None else kubernetes_quantity(found)
 
 
-def _is_guaranteed(spec: Mapping[str, Any]) -> bool:
+def _is_guaranteed(spec: Table) -> bool:
     """Return whether requests are limits throughout (Kubernetes, "Pod Quality of Service Classes").
 
     Resources of the whole pod decide, if it has any (Kubernetes 1.32).
@@ -307,7 +306,7 @@ def recognise(document: Document) -> bool:
 def read(document: Document, selection: Selection) -> ImportResult:
     """Read the limits of one container of one pod, and of its volume."""
     objects = [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
-    pods: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}  # with the claims of a StatefulSet
+    pods: dict[str, tuple[Table, Table]] = {}  # with the claims of a StatefulSet
     for item in objects:
         claims = rows(table(item, "spec").get("volumeClaimTemplates") or [])
         templates = {str(table(row, "metadata").get("name")): row for row in claims}
@@ -342,10 +341,10 @@ def read(document: Document, selection: Selection) -> ImportResult:
 
 
 def _unsupported(
-    limits: Object,
-    spec: Object,
-    containers: Mapping[str, Object],
-    picked: Object,
+    limits: Table,
+    spec: Table,
+    containers: Mapping[str, Table],
+    picked: Table,
     known: Sequence[UnsupportedLimit],
 ) -> Iterator[UnsupportedLimit]:
     for key, value in limits.items():
@@ -366,7 +365,7 @@ def _unsupported(
             )
 
 
-def _limits(limits: dict[str, Any], pod_limits: dict[str, Any]) -> Iterator[ImportedLimit]:
+def _limits(limits: Table, pod_limits: Table) -> Iterator[ImportedLimit]:
     """Yield the tighter of the container's limit and that of the whole pod (Kubernetes 1.32)."""
     for key in ("memory", "cpu"):
         tables = (("resources.limits", limits), ("spec.resources.limits", pod_limits))

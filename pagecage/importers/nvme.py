@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document, table
+from pagecage.importers.document import Document, Table, table
 from pagecage.importers.result import ImportedLimit, ImportResult, Observation, UnsupportedLimit
 from pagecage.model.volume_model import latency_at, mean_us
 from pagecage.units import (
@@ -199,7 +199,7 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
     )
 
 
-def _whole_number(tree: dict[str, Any], key: str) -> int:
+def _whole_number(tree: Table, key: str) -> int:
     value = tree[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{key} = {value!r}")

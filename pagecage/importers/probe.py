@@ -8,10 +8,9 @@ reason; it does not become a limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document, rows, table
+from pagecage.importers.document import Document, Table, rows, table
 from pagecage.importers.result import (
     ImportedLimit,
     Importer,
@@ -69,7 +68,7 @@ def read(document: Document, selection: Selection) -> ImportResult:
     )
 
 
-def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
+def _caps(tree: Table, rounding: Rounding) -> Iterator[ImportedLimit]:
     known = table(tree, "cgroup", "io")
     for key, figure, _ in _CAPS:
         measured, cap = table(tree, "summary").get(figure), known.get(IO_MAX_KEY[key])
@@ -85,7 +84,7 @@ def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
             yield ImportedLimit(key, value, f"measured {rate}, rounded to {rounding.digits} digits")
 
 
-def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[ImportedLimit]:
+def _bursts(phases: dict[str, Table], rounding: Rounding) -> Iterator[ImportedLimit]:
     if burst := table(phases.get("random_read_sustained"), "burst"):
         yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
     if burst := table(phases.get("sequential_read"), "burst"):
@@ -95,7 +94,7 @@ def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[I
 
 
 def _bucket(
-    name: str, burst: dict[str, Any], unit: str, held: str, rounding: Rounding
+    name: str, burst: Table, unit: str, held: str, rounding: Rounding
 ) -> Iterator[ImportedLimit]:
     rate, credits_ = rounding(burst[f"burst_{unit}"]), rounding(burst[held])
     if rate <= rounding(burst[f"base_{unit}"]):
@@ -111,7 +110,7 @@ def _bucket(
     )
 
 
-def _latency_and_cgroup(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
+def _latency_and_cgroup(tree: Table, rounding: Rounding) -> Iterator[ImportedLimit]:
     for direction in ("read", "write"):
         # The medians: delays by a cap appear only in higher percentiles.
         median = table(tree, "summary", f"{direction}_latency_us").get("p50")
@@ -125,9 +124,7 @@ def _latency_and_cgroup(tree: dict[str, Any], rounding: Rounding) -> Iterator[Im
             yield ImportedLimit(key, limit, f"cgroup {name} = {value:g}")
 
 
-def _unsupported(
-    tree: dict[str, Any], phases: dict[str, dict[str, Any]]
-) -> Iterator[UnsupportedLimit]:
+def _unsupported(tree: Table, phases: dict[str, Table]) -> Iterator[UnsupportedLimit]:
     if not tree.get("complete"):
         yield UnsupportedLimit("the rest of the probe", "it was interrupted")
     for key, _, name in _CAPS:

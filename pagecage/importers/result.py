@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document
+from pagecage.importers.document import Document, Table
 from pagecage.units import exact_size
 
 # Reasons that several formats give for an unsupported limit.
@@ -87,9 +87,9 @@ class ImportResult:
     volume: DescribedVolume | None = None
     observed: tuple[Observation, ...] = ()
 
-    def cage(self) -> dict[str, Any]:
+    def cage(self) -> Table:
         """Return the tables of a cage file: `burst.iops` is the key `iops` of the table `burst`."""
-        tables: dict[str, Any] = {"about": self.about}
+        tables: Table = {"about": self.about}
         for limit in self.limits:
             *path, key = limit.key.split(".")
             table = tables

@@ -24,6 +24,7 @@ from pagecage.memory_search.need import (
     next_round,
 )
 from pagecage.model.record import Record
+from pagecage.model.run_files import Document
 from pagecage.units import exact_size
 from pagecage.verdicts.counters import difference, final_counter, io_at
 from pagecage.verdicts.evaluate import Judge, Verdicts
@@ -36,7 +37,6 @@ GIVE_UP = 5
 """A level is given up as too small after this multiple of the reference's time."""
 LEAST_GIVE_UP_SECONDS = 5.0
 _REFAULTS = ("workingset_refault_file", "workingset_refault_anon")
-Document = Mapping[str, Any]
 TrialJson = dict[str, Any]
 
 

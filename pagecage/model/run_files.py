@@ -37,6 +37,10 @@ _FIO_LOGS = ("bw", "iops", "lat", "clat", "slat")
 _FIO = ("fio.json", "fio-job.fio", *(f"fio_{kind}.log" for kind in _FIO_LOGS))
 
 
+Document = Mapping[str, Any]
+"""The plan of a run, plan.json, or one of its trials."""
+
+
 def trace_names(trial: Trial) -> frozenset[str]:
     """Return the names of all files that the collectors of a trial may leave."""
     names = {"sampler.jsonl", "credits.jsonl"}

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Any
 
 from pagecage.model.record import Record
+from pagecage.model.run_files import Document
 from pagecage.verdicts.evaluate import Judge
 from pagecage.verdicts.repeats import FEWEST, half_width
 
 NO_FIGURE = frozenset({"oom_killed", "requirement_missed"})
 """Outcomes that have no figure, however many repeats there are."""
 DEFAULT_RESPONSE = "read_seconds"
-Document = Mapping[str, Any]
-"""plan.json, or one of its trials."""
 
 
 def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) -> int | None:

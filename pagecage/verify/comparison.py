@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError
 from pagecage.importers.docker import block_limits as docker_blocks
@@ -287,7 +286,7 @@ class LimitComparison:
         word = {"weaker": "WEAKER", "elsewhere": "WRONG DISK"}.get(self.state)
         return f"{line}: {word} ({self.reason})" if word else line
 
-    def to_json(self, kernel: KernelTrees) -> dict[str, Any]:
+    def to_json(self, kernel: KernelTrees) -> dict[str, object]:
         asked, found = self.requested, self.found
         return {
             "name": asked.name,

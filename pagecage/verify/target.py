@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError
-from pagecage.importers.document import docker_bytes, rows, table
+from pagecage.importers.document import Table, docker_bytes, rows, table
 from pagecage.importers.result import BANDWIDTH, BlockLimit
 from pagecage.importers.systemd import UnitProperties, shown_properties
 from pagecage.linux.cgroup import V1_CONTROLLERS, Cgroup, cgroup_of, cgroup_paths
@@ -106,7 +105,7 @@ class InspectedContainer:
     engine: str
     name: str
     pid: int
-    host_config: dict[str, Any]
+    host_config: Table
 
 
 def container_id(directory: Path) -> str | None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from pagecage.linux.cgroup import Cgroup, ancestors, is_real_root, pids_in
 from pagecage.linux.cgroup_files import read_counters
@@ -122,7 +121,7 @@ class Verification:
     def failed(self) -> bool:
         return any(one.is_failure for one in self.comparisons)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "type": "verification",
             "verification_version": VERSION,

@@ -50,7 +50,7 @@ class LimitUse:
     hits: int | None = None
     periods: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         limit, figures = self.limit, {**vars(self), "bound_seconds": round(self.bound_seconds, 3)}
         del figures["limit"]
         return {"name": limit.name, "maj_min": limit.maj_min, "file": str(limit.file), **figures}

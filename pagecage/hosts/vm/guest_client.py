@@ -17,6 +17,8 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.process import ProcessId, end, is_alive
 from pagecage.whole_files import write_whole
 
+Message = dict[str, Any]
+"""A request to the daemon in the guest, or its answer."""
 SEED_BYTES = 64
 WAKE_SECONDS = 30.0
 RELEASE_SECONDS = 60.0
@@ -68,14 +70,14 @@ def release(port: Path) -> bool:
     return False
 
 
-def _request(port: Path, request: dict[str, Any], limit_seconds: float) -> dict[str, Any]:
+def _request(port: Path, request: Message, limit_seconds: float) -> Message:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(limit_seconds)
             connection.connect(str(port))
             connection.sendall(json.dumps(request).encode() + b"\n")
             line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
-            answer: dict[str, Any] = json.loads(line)
+            answer: Message = json.loads(line)
     except (OSError, ValueError) as error:
         reason = f"the daemon in the guest does not answer: {error}"
         raise HostDied(reason, "pagecage host rebuild vm") from None

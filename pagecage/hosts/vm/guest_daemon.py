@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+Message = dict[str, Any]
 PORT = Path("/dev/virtio-ports/pagecage")
 DISKS = Path("/dev/disk/by-id")
 MOUNTED: list[str] = []
@@ -66,7 +67,7 @@ def make_directory(path: str, user: str) -> None:
     os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def wake(request: dict[str, Any]) -> dict[str, Any]:
+def wake(request: Message) -> Message:
     """Prepare a restored guest: clock, entropy, disks, directories."""
     clock(request)
     add_entropy(bytes.fromhex(request["seed"]))
@@ -76,13 +77,13 @@ def wake(request: dict[str, Any]) -> dict[str, Any]:
     return {"devices": devices}
 
 
-def clock(request: dict[str, Any]) -> dict[str, Any]:
+def clock(request: Message) -> Message:
     """Set the clock to the time at which the request was sent."""
     time.clock_settime(time.CLOCK_REALTIME, request["unix_seconds"])
     return {}
 
 
-def release(_: dict[str, Any]) -> dict[str, Any]:
+def release(_: Message) -> Message:
     """Write out and unmount the disks, apart from those in use, which their journals repair."""
     os.sync()
     left = [place for place in MOUNTED if LIBC.umount(place.encode()) != 0]

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.volume_server import VolumeServer
 from pagecage.errors import HostDied, HostError
@@ -17,13 +16,14 @@ from pagecage.hosts.vm.disks import disk_directories, throttle
 from pagecage.hosts.vm.qemu import Qemu
 from pagecage.linux import procfs
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.record_sections import Row
 from pagecage.process import stat_fields
 from pagecage.units import kernel_page_bytes
 
 _DISK = (*procfs.DISKSTATS_FIELDS[:9], "io_ms", "weighted_io_ms")
 
 
-def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict[str, Any]:
+def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> Row:
     """Read all counters once; the difference of two samples is the use between them."""
     return {
         "unix_seconds": time.time(),
@@ -69,7 +69,7 @@ def process_cpu_seconds(pid: int, root: Path) -> float | None:
     return None if fields is None else (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def disk_counters(device: int, root: Path) -> dict[str, Any] | None:
+def disk_counters(device: int, root: Path) -> Row | None:
     """Return the counters of the disk behind a device number (iostats.rst); None without one."""
     number = f"{os.major(device)}:{os.minor(device)}"
     entry = root / "sys/dev/block" / number
@@ -147,7 +147,7 @@ class GuestHost:
         """Raise HostDied if the guest has ended."""
         self._running().check()
 
-    def outer_sample(self) -> dict[str, Any]:
+    def outer_sample(self) -> Row:
         """Return counters of the machine around the guest."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
@@ -155,7 +155,7 @@ class GuestHost:
         """Limit the data disk by QEMU; return the limits in force."""
         return throttle(self._running().monitor, limits)
 
-    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
+    def command_volume(self, command: Row, disk: str = DATA_DISK) -> Row:
         """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
         if disk not in self._volumes:
             raise HostError(f"the guest's disk {disk} is not a simulated volume", "use HOST=vm")

@@ -71,7 +71,7 @@ class QmpClient:
         dashed = {name.replace("_", "-"): value for name, value in arguments.items()}
         return self.execute_verbatim(command, dashed)
 
-    def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
+    def execute_verbatim(self, command: str, arguments: Mapping[str, object]) -> Any:
         """Return the result of a QMP command whose argument names contain underscores."""
         try:
             answer = self._client.execute(command, dict(arguments) or None)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.errors import HostDied, HostError
@@ -62,6 +61,7 @@ from pagecage.hosts.vm.saved_state import (
     root_target,
 )
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.record_sections import Row
 from pagecage.units import format_bytes
 
 
@@ -229,7 +229,7 @@ class VmHost(GuestHost):
         self._volumes = {}
 
 
-def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float) -> dict[str, Any]:
+def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float) -> Row:
     machine = state.machine
     return {
         "image": state.image.key,
@@ -327,7 +327,7 @@ class PersistentGuest(GuestHost):
             self._qemu = None
         self._lock.release()
 
-    def _details(self) -> dict[str, Any]:
+    def _details(self) -> Row:
         assert self._acceleration is not None, "prepare() sets it"
         return {
             "image": Path(self._guest.image).name,

@@ -40,21 +40,34 @@ def test_a_stored_trial_is_held_by_what_it_was_set_up_to_meet(name):
     assert found.share > 0.9
 
 
-def test_single_pages_against_an_iops_cap():
-    assert (
-        diagnosis_of(*stored("iops")).sentence
-        == "The 500 IOPS cap on reads was full for 100 % of the time with reads of 4 KiB (2.05 MB/s"
-        " of 20 MB/s). More IOPS or larger reads help. More bandwidth does not. Reading the"
-        " files once, sequentially, would take about 6.71 s."
-    )
-
-
-def test_windows_against_a_bandwidth_cap():
-    assert (
-        diagnosis_of(*stored("bandwidth")).sentence
-        == "The 20 MB/s cap on reads was full for 100 % of the time with reads of 92.3 KiB (210 of"
-        " 500 I/Os per second). More bandwidth or reading less helps. More IOPS do not."
-    )
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "iops",
+            "The 500 IOPS cap on reads was full for 100 % of the time with reads of 4 KiB (2.05"
+            " MB/s of 20 MB/s). More IOPS or larger reads help. More bandwidth does not. Reading"
+            " the files once, sequentially, would take about 6.71 s.",
+        ),
+        (
+            "bandwidth",
+            "The 20 MB/s cap on reads was full for 100 % of the time with reads of 92.3 KiB (210 of"
+            " 500 I/Os per second). More bandwidth or reading less helps. More IOPS do not.",
+        ),
+        (
+            "killed",
+            "The OOM killer ended the program: it needs more memory than the MemoryMax of 12.8 MiB."
+            " Only more memory helps.",
+        ),
+        (
+            "latency",
+            "No cap was full. The program waited for the disk 63 % of the time, 0.283 ms per read."
+            " Several reads at once or a disk with lower latency help. Higher caps do not.",
+        ),
+    ],
+)
+def test_the_sentence_of_a_stored_trial(name, sentence):
+    assert diagnosis_of(*stored(name)).sentence == sentence
 
 
 def test_pages_read_again_for_want_of_memory():
@@ -62,14 +75,6 @@ def test_pages_read_again_for_want_of_memory():
     assert sentence.startswith("The MemoryMax of 6.4 MiB held the program back for ")
     assert "86 % of the bytes read had been in memory before." in sentence
     assert "More memory helps." in sentence
-
-
-def test_killed_for_memory():
-    assert (
-        diagnosis_of(*stored("killed")).sentence
-        == "The OOM killer ended the program: it needs more memory than the MemoryMax of 12.8 MiB."
-        " Only more memory helps."
-    )
 
 
 def test_killed_though_the_measured_part_ended():
@@ -85,29 +90,51 @@ def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation():
     assert "QEMU emulates the CPU here" in sentence
 
 
-def test_computing_on_a_real_cpu_without_caps():
-    record = make_record(cage=caged({}), emulated=False)
-    assert (
-        diagnosis_of(record, series(cpu=0.99)).sentence
-        == "For 100 % of the time, the program computed or waited for a CPU (0.99 CPUs busy). A"
-        " faster disk does not help."
-    )
-
-
-def test_throttled_by_a_quota():
-    record = make_record(cage=caged({"CPUQuota": 50}))
-    assert (
-        diagnosis_of(record, series(cpu=0.5, throttled=0.5)).sentence
-        == "The CPUQuota of 50 % held the program back for 100 % of the time. More CPU helps. A"
-        " faster disk does not."
-    )
-
-
-def test_throttled_by_an_unrequested_quota():
-    assert (
-        "A CPU quota held the program back"
-        in diagnosis_of(make_record(cage=caged({})), series(cpu=0.5, throttled=0.5)).sentence
-    )
+@pytest.mark.parametrize(
+    ("cage", "rates", "sentence"),
+    [
+        (
+            {},
+            {"cpu": 0.99},
+            "For 100 % of the time, the program computed or waited for a CPU (0.99 CPUs busy). A"
+            " faster disk does not help.",
+        ),
+        (
+            {"CPUQuota": 50},
+            {"cpu": 0.5, "throttled": 0.5},
+            "The CPUQuota of 50 % held the program back for 100 % of the time. More CPU helps. A"
+            " faster disk does not.",
+        ),
+        (
+            {},
+            {"cpu": 0.5, "throttled": 0.5},
+            "A CPU quota held the program back for 100 % of the time. More CPU helps. A faster disk"
+            " does not.",
+        ),
+        (
+            {},
+            {
+                "rbytes": 1e6,
+                "rios": 100,
+                "cpu": 0.2,
+                "io_wait": 0.3,
+                "memory_wait": 0.1,
+                "busy": 0.3,
+            },
+            "No limit held the program back. It waited for the disk 30 % of the time and for memory"
+            " 10 %, and kept 0.20 CPUs busy.",
+        ),
+        (
+            {"MemoryMax": 13_418_496},
+            {"rbytes": 1e6, "hits": 900, "memory_wait": 0.6, "cpu": 0.3},
+            "The MemoryMax of 12.8 MiB held the program back for 100 % of the time. Reclaiming"
+            " memory took 60 % of that time. More memory helps.",
+        ),
+    ],
+)
+def test_the_sentence_of_a_real_cpu(cage, rates, sentence):
+    record = make_record(cage=caged(cage), emulated=False)
+    assert diagnosis_of(record, series(**rates)).sentence == sentence
 
 
 def test_a_busy_disk_without_caps():
@@ -117,31 +144,59 @@ def test_a_busy_disk_without_caps():
     assert "caps do not" not in sentence
 
 
-def test_a_busy_disk_below_its_caps():
-    record, rows = stored("device")
-    sentence = diagnosis_of(with_caps(record, IOReadIOPSMax=100_000), rows).sentence
-    assert "below every cap" in sentence
-    assert "A faster disk or fewer reads help. Higher caps do not." in sentence
-
-
-def test_single_reads_in_turn_are_limited_by_latency():
-    assert (
-        diagnosis_of(*stored("latency")).sentence
-        == "No cap was full. The program waited for the disk 63 % of the time, 0.283 ms per read. "
-        "Several reads at once or a disk with lower latency help. Higher caps do not."
-    )
-
-
-def test_several_things_in_turn():
-    record = make_record(cage=caged({}))
-    sentence = diagnosis_of(
-        record, series(rbytes=1e6, rios=100, cpu=0.2, io_wait=0.3, memory_wait=0.1, busy=0.3)
-    ).sentence
-    assert (
-        sentence
-        == "No limit held the program back. It waited for the disk 30 % of the time and for memory"
-        " 10 %, and kept 0.20 CPUs busy."
-    )
+@pytest.mark.parametrize(
+    ("name", "caps", "prop", "says"),
+    [
+        (
+            "device",
+            {"IOReadIOPSMax": 100_000},
+            None,
+            "below every cap. A faster disk or fewer reads help. Higher caps do not.",
+        ),
+        (
+            "bandwidth",
+            {"IOReadBandwidthMax": 200_000_000, "IOReadIOPSMax": 215},
+            "IOReadIOPSMax",
+            "The 215 IOPS cap on reads was full for 100 % of the time with reads of 92.3 KiB",
+        ),
+        (
+            "bandwidth",
+            {"IOReadBandwidthMax": 200_000_000, "IOReadIOPSMax": 5000},
+            None,
+            "No cap was full",
+        ),
+        (
+            "iops",
+            {"IOReadBandwidthMax": 2_100_000, "IOReadIOPSMax": 1000},
+            "IOReadBandwidthMax",
+            "The 2.1 MB/s cap on reads was full for 100 % of the time with reads of 4 KiB (500 of",
+        ),
+        (
+            "iops",
+            {"IOReadBandwidthMax": 2_100_000},
+            "IOReadIOPSMax",
+            "More IOPS or larger reads help only with more bandwidth, which is full as well.",
+        ),
+        (
+            "iops",
+            {"IOReadIOPSMax": 650},
+            "IOReadIOPSMax",
+            "The 650 IOPS cap on reads held the program back for 100 % of the time. The program"
+            " used 77 % of the cap with ",
+        ),
+        (
+            "iops",
+            {"MemoryMax": 67_108_864},
+            "IOReadIOPSMax",
+            "would take about 6.71 s, but they do not fit into 64 MiB of memory.",
+        ),
+    ],
+)
+def test_with_one_thing_changed_another_limit_binds(name, caps, prop, says):
+    record, rows = stored(name)
+    found = diagnosis_of(with_caps(record, **caps), rows)
+    assert found.property == prop
+    assert says in found.sentence
 
 
 def test_nothing_is_known_of_a_part_that_did_not_end():
@@ -150,59 +205,13 @@ def test_nothing_is_known_of_a_part_that_did_not_end():
     assert found.sentence == "The limit is not known, because the measured part did not end."
 
 
-# One thing changed in a trial that was really measured, and another limit binds.
-
-
-def test_the_same_reads_under_a_lower_iops_cap_are_held_by_that():
-    record, rows = stored("bandwidth")
-    found = diagnosis_of(with_caps(record, IOReadBandwidthMax=200_000_000, IOReadIOPSMax=215), rows)
-    assert found.property == "IOReadIOPSMax"
-    assert found.sentence.startswith(
-        "The 215 IOPS cap on reads was full for 100 % of the time with reads of 92.3 KiB"
-    )
-
-
-def test_the_same_reads_under_higher_caps_are_held_by_neither():
-    record, rows = stored("bandwidth")
-    found = diagnosis_of(
-        with_caps(record, IOReadBandwidthMax=200_000_000, IOReadIOPSMax=5000), rows
-    )
-    assert (found.bound_by, found.property) == ("none", None)
-    assert "No cap was full" in found.sentence
-
-
-def test_the_same_single_pages_under_a_lower_bandwidth_are_held_by_that():
-    record, rows = stored("iops")
-    found = diagnosis_of(with_caps(record, IOReadBandwidthMax=2_100_000, IOReadIOPSMax=1000), rows)
-    assert found.sentence.startswith(
-        "The 2.1 MB/s cap on reads was full for 100 % of the time with reads of 4 KiB (500 of"
-    )
-
-
-def test_both_caps_full_at_once():
-    record, rows = stored("iops")
-    sentence = diagnosis_of(with_caps(record, IOReadBandwidthMax=2_100_000), rows).sentence
-    assert (
-        "More IOPS or larger reads help only with more bandwidth, which is full as well."
-        in sentence
-    )
-
-
-def test_a_cap_that_is_not_requested_is_not_mentioned():
-    record, rows = stored("iops")
-    assert (
-        "bandwidth" not in diagnosis_of(with_caps(record, IOReadBandwidthMax=None), rows).sentence
-    )
-    record, rows = stored("bandwidth")
-    assert "IOPS" not in diagnosis_of(with_caps(record, IOReadIOPSMax=None), rows).sentence
-
-
-def test_a_cap_that_held_it_back_without_being_full():
-    record, rows = stored("iops")
-    assert (
-        "The 650 IOPS cap on reads held the program back for 100 % of the time. The program used 77"
-        " % of the cap with " in diagnosis_of(with_caps(record, IOReadIOPSMax=650), rows).sentence
-    )
+@pytest.mark.parametrize(
+    ("name", "left_out", "word"),
+    [("iops", "IOReadBandwidthMax", "bandwidth"), ("bandwidth", "IOReadIOPSMax", "IOPS")],
+)
+def test_a_cap_that_is_not_requested_is_not_mentioned(name, left_out, word):
+    record, rows = stored(name)
+    assert word not in diagnosis_of(with_caps(record, **{left_out: None}), rows).sentence
 
 
 def test_without_its_memory_limit_the_same_refaults_name_something_else():
@@ -221,15 +230,6 @@ def test_a_cap_that_is_full_of_what_had_to_leave_memory():
         "in memory before" not in diagnosis_of(with_caps(capped, MemoryMax=None), rows).sentence
     ), "no limit made it leave"
     assert "in memory before" not in diagnosis_of(*stored("bandwidth-in-order")).sentence
-
-
-def test_a_memory_limit_without_refaults_reports_reclaim():
-    record = make_record(cage=caged({"MemoryMax": 13_418_496}))
-    sentence = diagnosis_of(record, series(rbytes=1e6, hits=900, memory_wait=0.6, cpu=0.3)).sentence
-    assert (
-        sentence == "The MemoryMax of 12.8 MiB held the program back for 100 % of the time. "
-        "Reclaiming memory took 60 % of that time. More memory helps."
-    )
 
 
 def test_bytes_that_the_program_did_not_request():
@@ -279,12 +279,6 @@ def _idle(row, rows, moment):
     since = max(0.0, row["t"] - last["t"])
     cpu = {**last["cpu"], "usage_usec": last["cpu"]["usage_usec"] + since * 1e6}
     return {**row, "io": last["io"], "disk": last["disk"], "pressure": last["pressure"], "cpu": cpu}
-
-
-def test_sequential_reading_that_memory_cannot_hold():
-    record, rows = stored("iops")
-    sentence = diagnosis_of(with_caps(record, MemoryMax=67_108_864), rows).sentence
-    assert sentence.endswith("would take about 6.71 s, but they do not fit into 64 MiB of memory.")
 
 
 def test_sequential_reading_by_small_windows_needs_iops_too():
@@ -356,35 +350,31 @@ def _split(**bucket):
     }
 
 
-def test_reads_and_writes_above_a_shared_limit_are_reported():
+PAST = (
+    "Reads and writes together used 1.60 times the limit of 500 IOPS that they share at the"
+    " provider."
+)
+FILLED = "Reads and writes shared the limit of 500 IOPS and together used all of it."
+LITTLE = {"rate": 1000, "capacity": 2000, "credits_at_start": 2000}
+
+
+@pytest.mark.parametrize(
+    ("writes", "cage", "says"),
+    [
+        (12_000, {}, PAST),
+        (12_000, _split(), PAST),
+        (0, {}, None),
+        (12_000, {"accounting": None}, None),
+        (100, _split(), FILLED),
+        (100, _split(base=800, rate=800), None),
+        (12_000, _split(**LITTLE), "used 1.50 times the limit of 500 IOPS"),
+    ],
+)
+def test_the_use_of_a_shared_limit_is_reported(writes, cage, says):
     record, rows = stored("iops")
-    record = with_caps(record, IOWriteIOPSMax=500)
-    past = (
-        "Reads and writes together used 1.60 times the limit of 500 IOPS that they share at the"
-        " provider."
-    )
-    assert past in diagnosis_of(_mixed(record, 12_000), rows).sentence
-    assert past in diagnosis_of(_mixed(record, 12_000, **_split()), rows).sentence
-    assert "together" not in diagnosis_of(_mixed(record, 0), rows).sentence
-    assert "together" not in diagnosis_of(_mixed(record, 12_000, accounting=None), rows).sentence
-
-
-def test_reads_and_writes_that_together_fill_a_limit_are_reported():
-    record, rows = stored("iops")
-    record = with_caps(record, IOWriteIOPSMax=500)
-    filled = "Reads and writes shared the limit of 500 IOPS and together used all of it."
-    assert filled in diagnosis_of(_mixed(record, 100, **_split()), rows).sentence
-    assert (
-        "Reads and writes"
-        not in diagnosis_of(_mixed(record, 100, **_split(base=800, rate=800)), rows).sentence
-    )
-    assert (
-        "used 1.50 times the limit of 500 IOPS"
-        in diagnosis_of(_mixed(record, 12_000, **_split(**_LITTLE)), rows).sentence
-    )
-
-
-_LITTLE = {"rate": 1000, "capacity": 2000, "credits_at_start": 2000}
+    record = _mixed(with_caps(record, IOWriteIOPSMax=500), writes, **cage)
+    sentence = diagnosis_of(record, rows).sentence
+    assert says in sentence if says else "Reads and writes" not in sentence
 
 
 def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base():
@@ -421,19 +411,12 @@ def test_requests_merged_after_counting_are_reported():
     assert "request" not in diagnosis_of(record, rows).sentence
 
 
-def test_exceeding_a_divided_limit_is_a_leak():
+@pytest.mark.parametrize(("writes", "is_leaky"), [(2_000, True), (100, False)])
+def test_exceeding_a_divided_limit_is_a_leak(writes, is_leaky):
     record, rows = stored("iops")
     record = with_caps(record, IOReadIOPSMax=500, IOWriteIOPSMax=500)
-    limits = {
-        limit.property: limit for limit in evaluate(_mixed(record, 2_000, **_split()), rows).limits
-    }
-    assert limits["IOReadIOPSMax"].verdict == "leaky"
-    assert (
-        "share the limit of 500 I/Os per second and used 44 s of it in 40 s"
-        in limits["IOReadIOPSMax"].reason
-    )
-    within = {
-        limit.property: limit.reason
-        for limit in evaluate(_mixed(record, 100, **_split()), rows).limits
-    }
-    assert "share" not in within["IOReadIOPSMax"]
+    limits = evaluate(_mixed(record, writes, **_split()), rows).limits
+    [read] = [limit for limit in limits if limit.property == "IOReadIOPSMax"]
+    told = "share the limit of 500 I/Os per second and used 44 s of it in 40 s"
+    assert (told in read.reason) is is_leaky
+    assert (read.verdict == "leaky") is is_leaky

@@ -43,38 +43,38 @@ def test_a_proven_cage_is_enforced_in_every_property():
     assert {limit.verdict for limit in limits} == {"enforced"}
 
 
-def test_calibration_proves_a_cap_that_the_trial_never_reached():
-    idle = after(read_bytes=1_000_000, reads=10)
-    record = make_record(counters=idle, cage=caged(IOReadIOPSMax=held("IOReadIOPSMax", 0.99)))
-    found = verdict(record, "IOReadIOPSMax")
-    assert found.verdict == "enforced"
-    assert "fio" in found.reason
+IDLE = after(read_bytes=1_000_000, reads=10)
+NO_FIO = {"method": "fio", "observed": None, "held": None, "error": "fio is not installed"}
 
 
-def test_a_cap_that_nothing_reached_is_not_proven_by_idleness():
-    record = make_record(counters=after(read_bytes=1_000_000, reads=10), cage=caged())
-    assert verdict(record, "IOReadBandwidthMax").verdict == "never_reached"
-    assert verdict(record, "IOReadIOPSMax").verdict == "never_reached"
-
-
-def test_a_calibration_that_stayed_low_proves_nothing():
-    record = make_record(
-        counters=after(read_bytes=1_000_000, reads=10),
-        cage=caged(IOReadBandwidthMax=held("IOReadBandwidthMax", 0.5)),
-    )
-    assert verdict(record, "IOReadBandwidthMax").verdict == "never_reached"
-
-
-def test_a_failed_calibration_is_named():
-    failed = {"method": "fio", "observed": None, "held": None, "error": "fio is not installed"}
-    idle = after(read_bytes=1_000_000, reads=10)
-    record = make_record(counters=idle, cage=caged(IOReadBandwidthMax=failed))
-    assert "fio is not installed" in verdict(record, "IOReadBandwidthMax").reason
-
-
-def test_the_trial_itself_can_reach_a_cap():
-    record = make_record(counters=after(read_bytes=190_000_000), cage=caged())
-    assert verdict(record, "IOReadBandwidthMax").verdict == "enforced"
+@pytest.mark.parametrize(
+    ("counters", "calibrations", "name", "word", "says"),
+    [
+        (IDLE, {"IOReadIOPSMax": 0.99}, "IOReadIOPSMax", "enforced", "fio"),
+        (IDLE, {}, "IOReadBandwidthMax", "never_reached", ""),
+        (IDLE, {}, "IOReadIOPSMax", "never_reached", ""),
+        (IDLE, {"IOReadBandwidthMax": 0.5}, "IOReadBandwidthMax", "never_reached", ""),
+        (
+            IDLE,
+            {"IOReadBandwidthMax": NO_FIO},
+            "IOReadBandwidthMax",
+            "never_reached",
+            NO_FIO["error"],
+        ),
+        (after(read_bytes=190_000_000), {}, "IOReadBandwidthMax", "enforced", ""),
+        (after(), {"IOReadIOPSMax": 2.0}, "IOReadIOPSMax", "leaky", ""),
+    ],
+)
+def test_a_cap_is_proven_by_the_trial_or_by_its_calibration(
+    counters, calibrations, name, word, says
+):
+    results = {
+        prop: held(prop, result) if isinstance(result, float) else result
+        for prop, result in calibrations.items()
+    }
+    found = verdict(make_record(counters=counters, cage=caged(**results)), name)
+    assert found.verdict == word
+    assert says in found.reason
 
 
 def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
@@ -84,25 +84,15 @@ def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
     assert "22 MB/s" in found.reason
 
 
-def test_a_leaking_calibration_is_a_leak():
-    leak = held("IOReadIOPSMax", 2.0)
-    assert verdict(make_record(cage=caged(IOReadIOPSMax=leak)), "IOReadIOPSMax").verdict == "leaky"
-
-
-def test_the_first_slice_may_pass_at_full_speed():
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "enforced"), (GRACE * 1.01, "leaky")])
+def test_the_first_slice_may_pass_at_full_speed(factor, word):
     seconds = 0.4
-    allowed = CAPS["IOReadBandwidthMax"] * (seconds + 0.1)
-    short = {**plain_record()["measured"], "seconds": seconds}
-    counts = after(read_bytes=int(allowed), reads=10, seconds=seconds)
-    assert (
-        verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict
-        == "enforced"
+    moved = int(CAPS["IOReadBandwidthMax"] * (seconds + 0.1) * factor)
+    counts = after(read_bytes=moved, reads=10, seconds=seconds)
+    record = make_record(
+        measured={**plain_record()["measured"], "seconds": seconds}, counters=counts
     )
-    counts = after(read_bytes=int(allowed * GRACE * 1.01), reads=10, seconds=seconds)
-    assert (
-        verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict
-        == "leaky"
-    )
+    assert verdict(record, "IOReadBandwidthMax").verdict == word
 
 
 @pytest.mark.parametrize("name", CAPS)
@@ -132,16 +122,12 @@ def test_memory_max_is_compared_after_rounding_to_pages():
     assert verdict(record, "MemoryMax").verdict == "enforced"
 
 
-def test_a_tighter_ancestor_is_what_was_measured():
-    cage = {**caged(), "ancestors": {"user.slice": {"memory.max": "4096000"}}}
+@pytest.mark.parametrize(("limit", "word"), [("4096000", "leaky"), ("40960000000", "enforced")])
+def test_a_tighter_ancestor_is_what_was_measured(limit, word):
+    cage = {**caged(), "ancestors": {"user.slice": {"memory.max": limit}}}
     found = verdict(make_record(cage=cage), "MemoryMax")
-    assert found.verdict == "leaky"
-    assert "user.slice" in found.reason
-
-
-def test_a_wider_ancestor_does_no_harm():
-    cage = {**caged(), "ancestors": {"user.slice": {"memory.max": "40960000000"}}}
-    assert verdict(make_record(cage=cage), "MemoryMax").verdict == "enforced"
+    assert found.verdict == word
+    assert ("user.slice" in found.reason) is (word == "leaky")
 
 
 @pytest.mark.parametrize(
@@ -153,33 +139,26 @@ def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(lim
     assert found == {"MemoryMax": word, "MemorySwapMax": "not_applicable"}
 
 
-def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill():
-    cage = caged({"MemoryMax": CAPS["MemoryMax"]})
-    assert (
-        verdict(make_record(cage=cage, counters=after(hits=3)), "MemoryMax").verdict == "enforced"
-    )
-    assert (
-        verdict(make_record(cage=cage, counters=after(oom_kill=1)), "MemoryMax").verdict
-        == "enforced"
-    )
-    idle = after(peak=500_000)
-    assert verdict(make_record(cage=cage, counters=idle), "MemoryMax").verdict == "never_reached"
+@pytest.mark.parametrize(
+    ("figures", "name", "word"),
+    [
+        ({"hits": 3}, "MemoryMax", "enforced"),
+        ({"oom_kill": 1}, "MemoryMax", "enforced"),
+        ({"peak": 500_000}, "MemoryMax", "never_reached"),
+        ({"hits": 3, "peak": 20_000_000}, "MemoryMax", "leaky"),
+        ({"swap": 4096}, "MemorySwapMax", "leaky"),
+    ],
+)
+def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill(figures, name, word):
+    limits = {"MemoryMax": CAPS["MemoryMax"], "MemorySwapMax": 0}
+    record = make_record(cage=caged(limits), counters=after(**figures))
+    assert verdict(record, name).verdict == word
 
 
 def test_an_oom_kill_without_measured_part_still_proves_the_memory_limit():
     totals = {"totals": {"cgroup": after(oom_kill=1)["after"]["cgroup"]}}
     record = make_record(outcome="oom_killed", measured=None, counters=totals, response={})
     assert verdict(record, "MemoryMax").verdict == "enforced"
-
-
-def test_a_peak_over_the_limit_is_a_leak():
-    record = make_record(counters=after(hits=3, peak=20_000_000))
-    assert verdict(record, "MemoryMax").verdict == "leaky"
-
-
-def test_swap_that_is_used_although_it_is_off_is_a_leak():
-    record = make_record(counters=after(swap=4096))
-    assert verdict(record, "MemorySwapMax").verdict == "leaky"
 
 
 @pytest.mark.parametrize(
@@ -284,20 +263,21 @@ def test_a_burst_is_no_leak():
     )
 
 
-def test_the_same_reads_without_credits_are_a_leak():
-    assert read_limit(bursting(changes=[])).verdict == "leaky"
-
-
-def test_more_than_credits_allowed_is_a_leak():
-    limit = read_limit(bursting(reads=5500))
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"changes": []}, ""),
+        ({"reads": 5500}, "on average 460 I/Os per second with burst credits"),
+        (
+            {"error": "burst credits ended early: no such file"},
+            "did not follow its credits: burst credits ended early",
+        ),
+    ],
+)
+def test_reads_beyond_the_credits_are_a_leak(changes, says):
+    limit = read_limit(bursting(**changes))
     assert limit.verdict == "leaky"
-    assert "on average 460 I/Os per second with burst credits" in limit.reason
-
-
-def test_credits_that_were_not_enforced_to_the_end_are_a_leak():
-    limit = read_limit(bursting(error="burst credits ended early: no such file"))
-    assert limit.verdict == "leaky"
-    assert "did not follow its credits: burst credits ended early" in limit.reason
+    assert says in limit.reason
 
 
 def test_the_floor_spends_the_credits_first():

@@ -44,19 +44,18 @@ def test_sequential_reading_below_its_caps_predicts_the_time_at_a_tenth_of_them(
     )
 
 
-def test_half_the_cap_takes_twice_as_long_and_twice_the_cap_half():
+@pytest.mark.parametrize(
+    ("caps", "factor"),
+    [
+        ({**TENTH, "IOReadIOPSMax": 250}, 2.0),
+        ({**TENTH, "IOReadIOPSMax": 1000}, 0.5),
+        ({"IOReadBandwidthMax": 1_024_000, "IOReadIOPSMax": 100_000}, 2.0),
+    ],
+)
+def test_half_the_cap_takes_twice_as_long_and_twice_the_cap_half(caps, factor):
+    """In the last case the other cap is the tighter one."""
     record, series = stored("iops")
-    for factor in (0.5, 2.0):
-        caps = {**TENTH, "IOReadIOPSMax": 500 * factor}
-        assert predict(record, series, caps).seconds == pytest.approx(
-            whole("iops") / factor, rel=0.02
-        )
-
-
-def test_the_other_cap_takes_over_where_it_is_the_tighter():
-    record, series = stored("iops")
-    caps = {"IOReadBandwidthMax": 1_024_000, "IOReadIOPSMax": 100_000}
-    assert predict(record, series, caps).seconds == pytest.approx(2 * whole("iops"), rel=0.02)
+    assert predict(record, series, caps).seconds == pytest.approx(factor * whole("iops"), rel=0.02)
 
 
 def test_without_caps_the_programs_own_time_remains_and_nothing_holds_it_back():
@@ -132,28 +131,24 @@ def test_higher_caps_never_take_longer(name, iops, bandwidth, factor):
     assert 0 <= tight.held_share <= 1
 
 
-def test_the_knee_is_the_value_above_which_more_does_not_pay():
-    knee = find_knee([(4000, 15.4), (500, 66), (1000, 33), (2000, 16.6)])
-    assert (knee.value, knee.reason) == (2000, "above 2,000 the time falls by 10% at most")
-
-
-def test_a_limit_that_still_pays_has_no_knee():
-    assert (
-        find_knee([(500, 66), (1000, 33)]).reason
-        == "the time still falls at 1,000, the largest value"
-    )
-
-
-def test_a_limit_that_does_not_bind_has_no_knee():
-    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).reason
-
-
-def test_noise_is_not_a_gain():
-    assert find_knee([(500, 66), (1000, 20), (2000, 21), (4000, 19)]).value == 1000
-
-
-def test_one_value_has_no_knee():
-    assert find_knee([(500, 66)]).value is None
+@pytest.mark.parametrize(
+    ("points", "value", "says"),
+    [
+        (
+            [(4000, 15.4), (500, 66), (1000, 33), (2000, 16.6)],
+            2000,
+            "above 2,000 the time falls by 10% at most",
+        ),
+        ([(500, 66), (1000, 33)], None, "the time still falls at 1,000, the largest value"),
+        ([(500, 10.0), (1000, 10.2), (2000, 9.8)], None, "this limit does not bind"),
+        ([(500, 66), (1000, 20), (2000, 21), (4000, 19)], 1000, ""),  # noise is not a gain
+        ([(500, 66)], None, ""),
+    ],
+)
+def test_the_knee_is_the_value_above_which_more_does_not_pay(points, value, says):
+    knee = find_knee(points)
+    assert knee.value == value
+    assert says in knee.reason
 
 
 @given(
