@@ -282,8 +282,7 @@ class Redactor:
             text = _URL.sub(lambda match: self._url(match[0]), text)
         if "=" in text:
             text = _ASSIGNED.sub(self._assigned, text)
-        text = _ID.sub(lambda match: self._identifier(match[0]), text)
-        text = _ADDRESS.sub(self._address_in, text)
+        text = _ADDRESS.sub(self._identified, _ID.sub(self._identified, text))
         if "/home/" in text or "/Users/" in text:
             text = _HOME.sub(self._home, text)
         if self._names:
@@ -300,12 +299,9 @@ class Redactor:
             return match[0]
         return f"{match[1]}={self._replace('variables', value)}"
 
-    def _address_in(self, match: re.Match[str]) -> str:
-        return self._replace("addresses", match[1]) if self._address(match[1]) else match[0]
-
-    def _identifier(self, value: str) -> str:
-        kind = self._address(value)
-        return self._replace(kind, value) if kind else value
+    def _identified(self, match: re.Match[str]) -> str:
+        kind = self._address(match[0])
+        return self._replace(kind, match[0]) if kind else match[0]
 
     def _home(self, match: re.Match[str]) -> str:
         if match[1] in _NAMELESS:
@@ -333,14 +329,10 @@ class Redactor:
             self.kept["words"] += 1
             return token
         if "/" in token:
-            return "/".join(self._component(part) for part in token.split("/"))
+            # An unknown name in a path keeps its ending.
+            return "/".join(_TOKEN.sub(self._token, part) for part in token.split("/"))
         kind, part = judged
         return token.replace(part, self._replace(kind, part), 1)
-
-    def _component(self, part: str) -> str:
-        """Return a component of a path; an unknown name keeps its ending."""
-        match = _TOKEN.fullmatch(part)
-        return self._token(match) if match else part
 
     def _judge(self, token: str) -> tuple[str, str] | None:
         """Return the kind of a token and its part to replace; None if it is harmless."""

@@ -197,12 +197,18 @@ class VolumeOffer:
             else _least_number(len(sizes), lambda n: suits(self._fastest_of(sizes[n])))
         )
         fastest = self._fastest_of(sizes[number])
-        choices = [
-            self._with_throughput(self._sized(fastest.size_bytes, iops))
-            for iops in self._iops_steps(fastest)
-        ]
+        given = FormulaInput(fastest.size_bytes or 0)
+        steps = _steps(self.kind.read_iops, self.fixed.iops, given, fastest.iops, IOPS_STEP)
+        choices = [self._with_throughput(self._sized(fastest.size_bytes, iops)) for iops in steps]
         request = choices[_least_number(len(choices), lambda n: suits(choices[n]))]
-        narrower = [replace(request, throughput=rate) for rate in self._throughput_steps(request)]
+        given = FormulaInput(request.size_bytes or 0, None, request.iops)
+        narrower = [
+            replace(request, throughput=rate)
+            for rate in _steps(
+                *(self.kind.read_throughput, self.fixed.throughput, given, request.throughput),
+                self.kind.throughput_unit_bytes,
+            )
+        ]
         return narrower[_least_number(len(narrower), lambda n: suits(narrower[n]))]
 
     def _sizes(self) -> Sequence[int | None]:
@@ -234,19 +240,6 @@ class VolumeOffer:
         most = _most(self.kind.read_throughput, given, self.kind.throughput_unit_bytes)
         return replace(request, throughput=self.fixed.throughput or most)
 
-    def _iops_steps(self, fastest: VolumeRequest) -> list[Fraction | None]:
-        formula = self.kind.read_iops
-        if self.fixed.iops is not None or not isinstance(formula, ProvisionedFormula):
-            return [fastest.iops]
-        return _steps(formula, FormulaInput(fastest.size_bytes or 0), fastest.iops, IOPS_STEP)
-
-    def _throughput_steps(self, request: VolumeRequest) -> list[Fraction | None]:
-        formula = self.kind.read_throughput
-        if self.fixed.throughput is not None or not isinstance(formula, ProvisionedFormula):
-            return [request.throughput]
-        given = FormulaInput(request.size_bytes or 0, None, request.iops)
-        return _steps(formula, given, request.throughput, self.kind.throughput_unit_bytes)
-
 
 def _most(formula: Formula | None, given: FormulaInput, unit: int) -> Fraction | None:
     """Return the greatest provisioned value in whole units; None for a formula without one."""
@@ -256,8 +249,15 @@ def _most(formula: Formula | None, given: FormulaInput, unit: int) -> Fraction |
 
 
 def _steps(
-    formula: ProvisionedFormula[Fraction], given: FormulaInput, most: Fraction | None, step: int
+    formula: Formula | None,
+    fixed: Fraction | None,
+    given: FormulaInput,
+    most: Fraction | None,
+    step: int,
 ) -> list[Fraction | None]:
+    """Return the values up to `most` that can be bought; `most` alone if the customer has none."""
+    if fixed is not None or not isinstance(formula, ProvisionedFormula):
+        return [most]
     least, top = Fraction(math.ceil(formula.bounds(given)[0])), most or Fraction(0)
     between = range(int(least) // step * step + step, math.ceil(top), step)
     return [*({least} if least < top else ()), *map(Fraction, between), top]

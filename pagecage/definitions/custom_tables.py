@@ -165,7 +165,12 @@ def custom_programs(definition: Mapping[str, object], path: Path) -> dict[str, s
     folder = path.parent / FOLDER
     names = sorted({name for word in _words(definition) for name in _NAMED.findall(word)})
     found = {name: _read(folder, name, path) for name in names}
-    for word in dict.fromkeys(_words_beside(definition)):
+    collectors = definition.get("collectors")
+    tables = collectors.values() if isinstance(collectors, dict) else ()
+    commands = [table["command"] for table in tables if isinstance(table, dict)]
+    commands.append((definition.get("bpftrace") or {}).get("scripts", ()))
+    beside = (word for command in commands for word in command if is_beside(word))
+    for word in dict.fromkeys(beside):
         file = _inside(path, word)
         if file.name in found:
             raise PagecageError(
@@ -206,14 +211,6 @@ def _words(tree: Any) -> Iterator[str]:
     values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     for value in values:
         yield from _words(value)
-
-
-def _words_beside(definition: Mapping[str, object]) -> Iterator[str]:
-    collectors = definition.get("collectors")
-    tables = collectors.values() if isinstance(collectors, dict) else ()
-    commands = [table["command"] for table in tables if isinstance(table, dict)]
-    commands.append((definition.get("bpftrace") or {}).get("scripts", ()))
-    yield from (word for command in commands for word in command if is_beside(word))
 
 
 def _inside(path: Path, word: str) -> Path:

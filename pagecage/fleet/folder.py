@@ -27,6 +27,8 @@ from pagecage.whole_files import append_line, whole_folder
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"
+_WRITTEN = {"reason": "because"}
+"""Fields of a result, and their keys in rounds.jsonl where these differ."""
 
 
 @dataclass(frozen=True)
@@ -114,35 +116,24 @@ class FleetFolder:
         return {path.stem for path in (self.path / "streams").glob("*")}
 
     def add(self, result: RoundResult) -> None:
-        """Append the result of a round and force it to disk."""
-        append_line(self._results_path, json.dumps(_result_to_json(result)).encode())
+        """Append the result of a round and force it to disk. Its reason is called `because`."""
+        line = {_WRITTEN.get(name, name): value for name, value in asdict(result).items()}
+        append_line(self._results_path, json.dumps(line).encode())
 
     def last_results(self) -> dict[str, RoundResult]:
         """Return the result of each host's last round."""
-        path = self._results_path
+        path, results = self._results_path, {}
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        where = f"{self.path.name}/{path.name}"
-        results = [
-            _result_from_json(line, place) for place, line in from_lines(lines, where, str(path))
-        ]
-        return {result.host: result for result in results}
-
-
-def _result_to_json(result: RoundResult) -> dict[str, Any]:
-    """Return a line of rounds.jsonl, where the reason is called `because`."""
-    return {
-        "because" if name == "reason" else name: value for name, value in asdict(result).items()
-    }
-
-
-def _result_from_json(line: Any, place: str) -> RoundResult:
-    try:
-        named = {"reason" if name == "because" else name: value for name, value in line.items()}
-        result = from_json(RoundResult, named)
-        require_identifiers({"host": result.host}, {"host": HOST}, place)
-    except (AttributeError, PagecageError):
-        raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None
-    return result
+        read = {written: name for name, written in _WRITTEN.items()}
+        for place, line in from_lines(lines, f"{self.path.name}/{path.name}", str(path)):
+            try:
+                named = {read.get(name, name): value for name, value in line.items()}
+                result = from_json(RoundResult, named)
+                require_identifiers({"host": result.host}, {"host": HOST}, place)
+            except (AttributeError, PagecageError):
+                raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None
+            results[result.host] = result
+        return results
 
 
 def round_result(host: str, number: int, outcome: str, reason: str, began: float) -> RoundResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagecage.agent.facts import is_emulated
 from pagecage.ansible import TaskEvent
@@ -15,6 +14,7 @@ from pagecage.fleet.rounds import RemoteHost
 from pagecage.hosts.agent_package import ARCHITECTURES, VARIABLE, target_machine
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import check_host
+from pagecage.verdicts.counters import figure
 
 SPOOL = "/dev/shm/pagecage"
 """The default of campaign_spool in role campaign."""
@@ -135,16 +135,9 @@ def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
 def differences(hosts: Sequence[ReadyHost]) -> Iterator[str]:
     """Yield a phrase for each fact in which the hosts differ."""
     for name in _COMPARED_FACTS:
-        values = {ready.host.name: str(_fact(ready.facts, name)) for ready in hosts}
+        values = {ready.host.name: str(figure(ready.facts, *name.split("."))) for ready in hosts}
         if len(set(values.values())) > 1:
             yield f"{name} is {', '.join(f'{value} on {host}' for host, value in values.items())}"
     memory = [ready.facts["memory_bytes"] or 0 for ready in hosts]
     if memory and min(memory) < max(memory) * (1 - _MEMORY_TOLERANCE):
         yield "their memory differs by more than 5 %"
-
-
-def _fact(facts: Row, name: str) -> Any:
-    value: Any = facts
-    for word in name.split("."):
-        value = value.get(word) if isinstance(value, Mapping) else None
-    return value

@@ -7,8 +7,8 @@ import io
 import json
 import shlex
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -233,20 +233,12 @@ def run_playbook(
         agent = make_agent_package(project_dir).agent
         words += ("--extra-vars", json.dumps({"agent_file": str(agent)}))
     playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, words)
-    with _connected(request.group, progress):
+    if request.group == VM:
+        guest.up(progress)
+    with guest.connected() if request.group == VM else nullcontext():
         results = run_to_end(playbook, listener)
     by_name = {host.name: host for host in hosts}
     return {name: _with_hint(result, by_name.get(name)) for name, result in results.items()}
-
-
-@contextmanager
-def _connected(group: str, progress: Progress) -> Iterator[None]:
-    if group != VM:
-        yield
-        return
-    guest.up(progress)
-    with guest.connected():
-        yield
 
 
 def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:

@@ -113,10 +113,13 @@ class CreditsResult:
 @contextmanager
 def served_volume(programs: Path) -> Iterator[DrivenVolume]:
     """Serve an empty volume for the block. Raises HostError without fio or a way to serve it."""
-    path = FuseLoop() if _can_attach() else NbdClient()
-    name = FUSE_PROGRAM if isinstance(path, FuseLoop) else PLUGIN
-    if isinstance(path, NbdClient):
+    path: FuseLoop | NbdClient = FuseLoop()
+    name = FUSE_PROGRAM
+    try:
+        path.require()
+    except HostError:
         require_nbdkit()
+        path, name = NbdClient(), PLUGIN
     if find_tool("fio") is None:
         raise HostError("fio drives the volume, and is not installed", "apt-get install fio")
     if not (programs / name).exists():
@@ -134,14 +137,6 @@ def served_volume(programs: Path) -> Iterator[DrivenVolume]:
         finally:
             path.detach(folder)
             server.end()
-
-
-def _can_attach() -> bool:
-    try:
-        FuseLoop().require()
-    except HostError:
-        return False
-    return True
 
 
 def _reached(path: FuseLoop | NbdClient, server: VolumeServer, folder: Path) -> DrivenVolume:
@@ -164,7 +159,8 @@ def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) 
     operations = sum(part["total_ios"] for part in parts)
     expected, limit = expected_rate(model, load)
     is_latency = limit is None and expected is not None and len(parts) == 1
-    found = parts[0]["lat_ns"]["percentile"]
+    found, sizes = parts[0]["lat_ns"]["percentile"], _latencies(model, load.directions[0])
+    set_us = {p: latency_at_size(sizes, load.block_bytes, p / 100) for p in PERCENTILES}
     return DriveResult(
         load,
         took,
@@ -172,7 +168,7 @@ def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) 
         expected,
         sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts) / operations / 1000,
         {float(name): value / 1000 for name, value in found.items()},
-        _set_percentiles(model, load) if is_latency else None,
+        set_us if is_latency else None,
         limit,
         account["late_ops"] / operations,
     )
@@ -284,11 +280,6 @@ def _cost(limit: VolumeModel, accounting: VolumeModel, load: Load) -> float:
     if accounting["merged"] and not load.pattern.startswith("rand"):
         return load.block_bytes / float(size)
     return float(-(-load.block_bytes // size))
-
-
-def _set_percentiles(model: VolumeModel, load: Load) -> dict[float, float]:
-    sizes = _latencies(model, load.directions[0])
-    return {p: latency_at_size(sizes, load.block_bytes, p / 100) for p in PERCENTILES}
 
 
 def _latencies(model: VolumeModel, direction: str) -> list[LatencyQuantiles]:

@@ -74,10 +74,7 @@ def import_files(
         )
     if is_described:
         raise PagecageError(f"{name} describes the volume too", "remove --volume")
-    return _merged(_of_stats(stats, seconds, described=True), described)
-
-
-def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
+    found = _of_stats(stats, seconds, described=True)
     return replace(
         found,
         origin=f"{found.origin} and {described.origin}",

@@ -423,26 +423,21 @@ def no_answer(killed: bool) -> str:
 
 
 def _needed(answer: MemoryAnswer, need: MemoryNeed, *, has_swap: bool) -> str:
-    other = answer.used_bytes - need.needed_bytes
+    other, percent = answer.used_bytes - need.needed_bytes, _percent(max(0.0, need.slowdown))
     if other <= 0:
         return (
             f"All of the {format_bytes(answer.used_bytes)} that the program uses are needed:"
             f" {_below(need)}."
         )
-    kind = "memory" if has_swap else "page cache"
+    kind, brings = "memory" if has_swap else "page cache", f"brings {percent}"
+    if need.slowdown <= _NEGLIGIBLE:
+        brings = "brings no time"
+    elif need.slowdown <= answer.noise:
+        brings += f", which is within the noise of {_percent(answer.noise)}"
     return (
         f"{format_bytes(need.needed_bytes)} are needed, the other {format_bytes(other)} are"
-        f" {kind} that {_brings(answer, need)}."
+        f" {kind} that {brings}."
     )
-
-
-def _brings(answer: MemoryAnswer, need: MemoryNeed) -> str:
-    percent = _percent(max(0.0, need.slowdown))
-    if need.slowdown <= _NEGLIGIBLE:
-        return "brings no time"
-    if need.slowdown <= answer.noise:
-        return f"brings {percent}, which is within the noise of {_percent(answer.noise)}"
-    return f"brings {percent}"
 
 
 def _below(need: MemoryNeed) -> str:

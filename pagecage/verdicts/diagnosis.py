@@ -430,14 +430,33 @@ REREAD = 0.25
 
 def _remarks(evidence: Evidence) -> Iterator[str]:
     """Yield the further causes and remarks, in the order of the diagnosis."""
-    yield from _second_limit(evidence)
+    record, verdict = evidence.record, evidence.binding.verdict
+    shares = {**evidence.binding.shares, verdict: 0.0}
+    second = max(shares, key=lambda n: shares[n])
+    if shares[second] >= WORTH_NAMING:
+        yield _SECOND_LIMITS[second].format(f"{_format_percent(shares[second])} of the time")
     yield from _merged_requests(evidence)
-    yield from _drained_credits(evidence)
+    if (record.cage.burst or {}).get("start") == "drained":
+        yield (
+            "The trial began without burst credits. They refill while the program uses less than"
+            " the base rate."
+        )
+    elif evidence.drained_seconds is not None:
+        yield (
+            f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the"
+            " base rate was left."
+        )
     yield from _shared_limit(evidence)
-    is_capped = evidence.binding.verdict in ("iops", "bandwidth")
+    is_capped = verdict in ("iops", "bandwidth")
     if "MemoryMax" in evidence.requested and is_capped and evidence.reread_share >= REREAD:
         yield f"{_reread_sentence(evidence)} More memory helps as well."
-    yield from _throttled_as_well(evidence)
+    waited = stalled_seconds(record, "memory") or 0.0
+    share = waited / (measured_seconds(record) or 1.0)
+    if verdict != "memory" and _is_throttled(record) and share >= WORTH_NAMING:
+        yield (
+            f"The {_memory_limit(record, 'MemoryHigh')} throttled the program: it waited for memory"
+            f" {_format_percent(share)} of the time."
+        )
     yield from _sequential_reading(evidence)
     yield from _busy_load(evidence)
 
@@ -450,13 +469,6 @@ _SECOND_LIMITS = {
     "cpu": "Computing took another {}.",
     "none": "No single limit held it back for another {}.",
 }
-
-
-def _second_limit(evidence: Evidence) -> Iterator[str]:
-    shares = {**evidence.binding.shares, evidence.binding.verdict: 0.0}
-    name = max(shares, key=lambda n: shares[n])
-    if shares[name] >= WORTH_NAMING:
-        yield _SECOND_LIMITS[name].format(f"{_format_percent(shares[name])} of the time")
 
 
 MERGED = 1.1
@@ -481,19 +493,6 @@ def _merged_requests(evidence: Evidence) -> Iterator[str]:
         yield (
             "The kernel counts I/Os before it merges adjacent ones: the disk received one request"
             f" of {format_bytes(moved * SECTOR_BYTES / found)} for {counted / found:.2f} I/Os."
-        )
-
-
-def _drained_credits(evidence: Evidence) -> Iterator[str]:
-    if (evidence.record.cage.burst or {}).get("start") == "drained":
-        yield (
-            "The trial began without burst credits. They refill while the program uses less than"
-            " the base rate."
-        )
-    elif evidence.drained_seconds is not None:
-        yield (
-            f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the"
-            " base rate was left."
         )
 
 
@@ -523,17 +522,6 @@ def _is_throttled(record: Record) -> bool:
         for name in ("MemoryHigh", "MemoryMax")
     )
     return "MemoryHigh" in (record.cage.requested or {}) and high > most
-
-
-def _throttled_as_well(evidence: Evidence) -> Iterator[str]:
-    waited = stalled_seconds(evidence.record, "memory") or 0.0
-    share = waited / (measured_seconds(evidence.record) or 1.0)
-    is_second = evidence.binding.verdict != "memory" and _is_throttled(evidence.record)
-    if is_second and share >= WORTH_NAMING:
-        yield (
-            f"The MemoryHigh of {format_bytes(evidence.requested['MemoryHigh'])} throttled the"
-            f" program: it waited for memory {_format_percent(share)} of the time."
-        )
 
 
 def _reread_sentence(evidence: Evidence) -> str:

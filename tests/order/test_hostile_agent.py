@@ -1,13 +1,17 @@
-"""A hostile agent: whatever it sends, nothing outside the run folder changes, the session ends with
-a sentence, and the controller's memory stays within its bound.
-"""
+"""Agents and frames that are broken, cut off or hostile."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
+import signal
+import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.errors import EXIT_HOST
+from pagecage.agent.protocol import request_to_json
+from pagecage.agent.session import run_trial
+from pagecage.errors import EXIT_HOST, HostError
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import MOST_RECORD_BYTES, read_records
+from pagecage.model.trial import Workload
 from pagecage.planning.plan import Plan
+from pagecage.process import PIPE, spawn
 from pagecage.runner import frame_receiver
-from pagecage.runner.frames import BadFrame, parsed_header
+from pagecage.runner.frames import BadFrame, FrameReader, parsed_header
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.campaigns import Run
 from tests.builders.hostile_agent import (
@@ -34,6 +43,17 @@ from tests.builders.hostile_agent import (
     wire,
 )
 from tests.builders.plans import plan_of
+from tests.builders.trial_runs import carry_out, package
+from tests.fake_host.hosts import on_fakes
+from tests.fake_host.machine import (
+    LIGHT,
+    WORKLOADS,
+    Machine,
+    frames_of,
+    make_request,
+    make_session,
+    make_trial,
+)
 
 PLAN = plan_of()
 FRAMES = correct_stream(PLAN)
@@ -289,3 +309,244 @@ def test_a_campaign_ends_an_agent_that_is_not_believed(tmp_path: Path) -> None:
     assert host.calls[-1] == "stop"
     assert (tmp_path / "ended").exists()
     assert not list(run.folder.path.rglob("*.part"))
+
+
+frames = st.lists(
+    st.tuples(st.text(max_size=20), st.just(b""))
+    | st.tuples(st.just("own.jsonl"), st.binary(min_size=1, max_size=50))
+)
+cuts = st.lists(st.integers(1, 40), min_size=1)
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[FrameReader, int]]:
+    reading, writing = os.pipe()
+    try:
+        yield FrameReader(reading), writing
+    finally:
+        os.close(reading)
+
+
+def wired(text: str, body: bytes = b"") -> bytes:
+    """Return an event with a text, or with a body a trace of that name."""
+    event = {"frame": "event", "event": "step", "text": text}
+    trace = {"frame": "trace", "trial_id": "r1", "attempt": 1, "name": text, "length": len(body)}
+    return json.dumps(trace if body else event).encode() + b"\n" + body
+
+
+def read_all(reader: FrameReader) -> list[tuple[str, bytes]]:
+    """Return text and body of all frames that arrived whole."""
+    found, body = [], b""
+    while (frame := reader.next()) is not None:
+        body += frame.piece
+        if not frame.left_bytes:
+            found.append((frame.header.get("text", frame.header.get("name", "")), body))
+            body = b""
+    return found
+
+
+def in_pieces(content: bytes, sizes: list[int], descriptor: int) -> None:
+    """Write in pieces of these sizes, repeatedly, and close."""
+    place = number = 0
+    while place < len(content):
+        size = sizes[number % len(sizes)]
+        os.write(descriptor, content[place : place + size])
+        place, number = place + size, number + 1
+    os.close(descriptor)
+
+
+@given(frames, cuts)
+def test_frames_come_whole_however_they_are_cut(
+    sent: list[tuple[str, bytes]], sizes: list[int]
+) -> None:
+    with pipe() as (reader, writing):
+        content = b"".join(wired(text, body) for text, body in sent)
+        thread = threading.Thread(target=in_pieces, args=(content, sizes, writing))
+        thread.start()
+        found = read_all(reader)
+        thread.join()
+    assert found == sent
+
+
+@given(st.integers(0, 200))
+def test_a_frame_that_is_cut_off_is_dropped_and_those_before_it_kept(cut: int) -> None:
+    first, second = wired("a.jsonl", b"body\n{"), wired("b.jsonl", b"x" * 80)
+    with pipe() as (reader, writing):
+        os.write(writing, first + second[: min(cut, len(second) - 1)])
+        os.close(writing)
+        found = read_all(reader)
+    assert [body for _, body in found] == [b"body\n{"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"Welcome!\n", b"12\n", b"[]\n", b"null\n", b"{}\n", b'{"frame": ""}\n', b"\n", b"\xff\xfe\n"],
+)
+def test_what_is_no_frame_is_named(line: bytes) -> None:
+    with pipe() as (reader, writing):
+        os.write(writing, wired("before") + line)
+        os.close(writing)
+        assert reader.next() is not None
+        with pytest.raises(HostError, match="instead of a frame") as caught:
+            reader.next()
+    assert line.strip().decode(errors="replace")[:5] in caught.value.message
+
+
+@pytest.mark.parametrize("where", ["header", "body"])
+def test_an_interruption_amid_a_frame_loses_nothing(where: str) -> None:
+    """Ctrl-C arrives while the reader waits for the rest of a record that is larger than a pipe."""
+    facts = json.dumps({"frame": "facts", "facts": {"n": "y" * 150_000}}).encode() + b"\n"
+    content = facts if where == "header" else wired("a.jsonl", b"y" * 150_000)
+    with pipe() as (reader, writing):
+        writer = threading.Thread(target=write_with_a_signal, args=(content, writing))
+        writer.start()
+        with pytest.raises(KeyboardInterrupt):
+            reader.next()
+        frame = reader.next()
+        writer.join()
+        assert reader.next() is None
+    assert frame is not None
+    assert frame.header.get("facts", {}).get("n", "") + frame.piece.decode() == "y" * 150_000
+
+
+def write_with_a_signal(content: bytes, descriptor: int) -> None:
+    """Write two thirds, send Ctrl-C to the main thread, write the rest."""
+    part = 100_000
+    os.write(descriptor, content[:part])
+    time.sleep(0.2)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    time.sleep(0.2)
+    os.write(descriptor, content[part:])
+    os.close(descriptor)
+
+
+__all__ = ["package"]
+EVENTS = [
+    "set-property",
+    "start",
+    "fio",
+    "iostat",
+    "sar",
+    "vmtouch",
+    "scope-before",
+    "scope",
+    "sadf",
+    "stop",
+]
+
+
+def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
+    """Run one agent; return its exit status and its frames."""
+    agent = spawn(
+        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(
+        json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n"
+    )
+    status = agent.wait(60)
+    agent.stdin.close()
+    streamed = b"" if status < 0 else agent.stdout.read()
+    agent.stdout.close()
+    return status, streamed
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_next_start_removes_leftovers_of_a_killed_agent(
+    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNALS", event)
+    monkeypatch.setenv("FAKE_SIGNAL", "KILL")
+    assert serve(package, machine)[0] == -9
+    assert machine.left() != []
+    time.sleep(0.4)  # systemd completes its last job
+    monkeypatch.delenv("FAKE_SIGNALS")
+    status, streamed = serve(package, machine)
+    assert status == 0
+    assert machine.left() == []
+    assert machine.read_ahead_kb() == "256"
+    frames = frames_of(streamed)
+    assert frames[-1]["record"]["outcome"] == "ok"
+    assert list(read_records(machine.records))[-1].outcome == "ok"
+
+
+def test_queue_settings_are_restored_after_a_killed_agent(
+    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restored values are those from before the first agent, which was killed."""
+    monkeypatch.setenv("FAKE_SIGNALS", "scope")
+    monkeypatch.setenv("FAKE_SIGNAL", "KILL")
+    serve(package, machine)
+    monkeypatch.delenv("FAKE_SIGNALS")
+    assert machine.read_ahead_kb() == "128"
+    serve(package, machine)
+    trial = make_trial(cage=LIGHT, read_ahead_kb=None)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
+    last = list(read_records(machine.records))[-1]
+    assert (last.device.queue_settings or {})["read_ahead_kb"] == "256"
+
+
+BREACHES = {
+    "dies before ready": "it ended with status 3 before `ready`",
+    "other version": (
+        "it speaks version 2 of the handshake, and this pagecage speaks version 1: take the library"
+        " from `pagecage init --template`"
+    ),
+    "starts by itself": "it printed `sample` without waiting for `go`",
+    "garbage before ready": (
+        "it printed a line that is not a JSON object: 'hello, I am a program'"
+    ),
+    "ready twice": "it printed `ready` twice",
+    "end twice": "it printed `end` twice",
+    "unknown message": (
+        "it printed a message of type 'progress', and the handshake has only ready, sample,"
+        " stopped, end"
+    ),
+    "garbage": r"it printed a line that is not a JSON object: '\x00ÿ{ 50 %'",
+    "not a number": "it printed NaN, which is not a number in JSON; null means none",
+    "infinite response": "it printed Infinity, which is not a number in JSON; null means none",
+    "overflow": "it printed 1e999, which is too large for a double",
+    "words for numbers": "its `end` has seconds 'soon', not an amount",
+    "half a line": "it ended by signal 6 before `end`",
+}
+
+
+def broken(way: str) -> Workload:
+    return Workload("breaks_the_handshake.py", (way,))
+
+
+@pytest.mark.parametrize(("way", "sentence"), BREACHES.items(), ids=BREACHES)
+def test_a_breach_is_a_failure_with_one_sentence(machine: Machine, way: str, sentence: str) -> None:
+    record = carry_out(machine, make_trial(workload=broken(way), cage=LIGHT, collectors=()))
+    assert (record.outcome, record.error) == ("failed", sentence)
+    assert record.response == {}
+    assert machine.left() == []
+
+
+def test_one_that_is_never_ready_times_out(machine: Machine) -> None:
+    trial = make_trial(
+        workload=broken("never ready"), cage=LIGHT, collectors=(), timeout_seconds=1.0
+    )
+    record = carry_out(machine, trial)
+    assert (record.outcome, record.error) == ("timed_out", "not ready after 1 s")
+
+
+def test_a_program_of_the_users_own_is_found_by_its_path(machine: Machine) -> None:
+    """It is started from its path, and not from the folder of pagecage's workloads."""
+    own = machine.root / "ours/mine"
+    trial = make_trial(workload=Workload(str(own), ()), cage=LIGHT, collectors=())
+    record = carry_out(machine, trial)
+    assert record.outcome == "requirement_missed"
+    assert record.error == f"there is no executable program '{own}'"
+    own.parent.mkdir()
+    own.symlink_to(WORKLOADS / "good.py")
+    record = carry_out(machine, trial)
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.workload.argv == (str(own),)
+
+
+def test_one_that_follows_it_is_a_data_point(machine: Machine) -> None:
+    record = carry_out(machine, make_trial(workload=broken("not at all"), cage=LIGHT))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.response["read_seconds"] == 0.5

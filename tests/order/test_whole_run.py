@@ -1,4 +1,4 @@
-"""Controller and real agent together: killed, interrupted, resumed, and concurrent runs."""
+"""Whole runs: from the plan to the record, detached, and until an interval is narrow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,25 @@ from typing import Any
 import pytest
 
 from pagecage.agent.protocol import request_to_json
-from pagecage.errors import HostError
-from pagecage.hosts.agent_package import AgentPackage
+from pagecage.cli.options import RunOptions
+from pagecage.cli.run_plan import choose_repeats, until_ci
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import Dataset
+from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan, make_plan
-from pagecage.process import PIPE, spawn
+from pagecage.process import PIPE, Process, spawn
 from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder
-from tests.builders.plans import BASE, CHOICES, HARNESS
+from pagecage.verdicts.repeats import half_width
+from pagecage.verdicts.stopping import enough_blocks, too_wide
+from tests.builders.campaigns import THREE, Run
+from tests.builders.plans import BASE, CHOICES, HARNESS, plan_of
 from tests.fake_host.hosts import TestHost, on_fakes
 from tests.fake_host.machine import (
     CAGE,
     DATASET,
+    HERE,
     WORKLOADS,
     Machine,
     frames_of,
@@ -265,3 +272,191 @@ def test_a_plan_may_name_a_missing_program(machine: Machine, package: AgentPacka
     assert whole.go() == RunSummary(0, 1)
     assert {record.outcome for record in whole.records()} == {"failed"}
     assert machine.left() == []
+
+
+@pytest.fixture
+def agent(machine: Machine) -> Path:
+    path = machine.root / "agent.pyz"
+    path.write_bytes(agent_bytes())
+    return path
+
+
+def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes], Path]:
+    """Start the agent; return it and the file of its frames."""
+    request, stream = machine.root / "request.json", machine.root / "stream"
+    request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
+    words = [agent, machine.root, "serve", request, stream]
+    return spawn(
+        [sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE, new_session=True
+    ), stream
+
+
+def ended(process: Process[bytes]) -> int:
+    _, stderr = process.communicate(timeout=60)
+    assert "Traceback" not in stderr.decode()
+    return process.returncode
+
+
+def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None:
+    process, stream = serve(
+        machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other")
+    )
+    assert ended(process) == 0
+    frames = frames_of(stream.read_bytes())
+    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == [
+        "ok",
+        "oom_killed",
+    ]
+    assert {f["name"] for f in frames if f["frame"] == "trace"} >= {
+        "sampler.jsonl",
+        "vmtouch.jsonl",
+    }
+    assert len(list(read_records(machine.records))) == 2
+    assert machine.left() == []
+
+
+def test_the_file_grows_only_between_trials_and_a_signal_ends_it(
+    machine: Machine, agent: Path
+) -> None:
+    process, stream = serve(
+        machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other")
+    )
+    deadline = time.monotonic() + 60
+    while not any(
+        line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    grown = [(f["frame"], f.get("event")) for f in frames_of(stream.read_bytes())]
+    assert grown[-1] == ("event", "trial"), "the second trial's phases have to wait"
+    os.kill(int(machine.agent_pid.read_text()), signal.SIGTERM)
+    assert ended(process) == 130
+    frames = frames_of(stream.read_bytes())
+    records = [f["record"] for f in frames if f["frame"] == "record"]
+    assert [(r["outcome"], r["error"]) for r in records] == [
+        ("ok", None),
+        ("interrupted", "ended from outside"),
+    ]
+    assert any(f.get("event") == "go" for f in frames)
+    assert machine.left() == []
+
+
+def test_an_existing_stream_is_never_overwritten(machine: Machine, agent: Path) -> None:
+    (machine.root / "stream").write_bytes(b"kept")
+    process, stream = serve(machine, agent, make_trial())
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert b"FileExistsError" in stderr or b"is there" in stderr
+    assert stream.read_bytes() == b"kept"
+
+
+FIVE_PERCENT = replace(CHOICES, repeats=12, until_ci=0.05)
+Figure = Callable[[int, str], float]
+
+
+class Stopping(Run):
+    """Up to twelve blocks of three trials, with given figures by block and level."""
+
+    def __init__(self, tmp_path: Path, figure: Figure) -> None:
+        super().__init__(tmp_path, repeats=1)
+        self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
+        self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
+        self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
+        figures = {
+            t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])}
+            for t in self.plan.trials
+        }
+        self.set_script({"figures": figures})
+
+    def blocks(self) -> list[int]:
+        return sorted({record.block for record in self.records()})
+
+
+def steady(block: int, level: str) -> float:
+    return 10 + 0.01 * block
+
+
+def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: Path) -> None:
+    run = Stopping(tmp_path, steady)
+    assert run.go() == RunSummary(18, 0)
+    assert run.blocks() == [1, 2, 3, 4, 5, 6]
+    assert len(run.agent_calls()) == 1
+
+
+def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
+    run = Stopping(
+        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
+    )
+    assert run.go() == RunSummary(27, 0)
+    assert run.blocks() == list(range(1, 10))  # the interval of nine values omits the highest
+    assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
+
+
+def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
+    run = Stopping(tmp_path, lambda block, level: 10.0 + block if level == "c" else 10.0)
+    assert run.go() == RunSummary(36, 0)
+    last = run.folder.last_records()
+    assert enough_blocks(run.plan.document, last, run.folder.judge(last)) is None
+    assert list(too_wide(run.plan.document, last, run.folder.judge(last))) == [("c",)]
+
+
+def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
+    run = Stopping(
+        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
+    )
+    run.go()
+    kept = run.records()
+    for count in (0, 7, 18, 20, 26):
+        run.folder.records_path.unlink()
+        for record in kept[:count]:
+            run.folder.append(record)
+        assert len(run.folder.remaining(run.plan)) >= 27 - count
+        assert run.go() == RunSummary(27, 0)
+        assert {record.trial_id for record in run.records()} == {record.trial_id for record in kept}
+
+
+def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: Path) -> None:
+    run = Stopping(tmp_path, steady)
+    killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
+    figures = {
+        t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"
+    }
+    run.set_script({"figures": figures, **killed})
+    assert run.go() == RunSummary(18, 0)
+
+
+def test_a_plan_without_the_rule_runs_as_it_stands(tmp_path: Path) -> None:
+    run = Run(tmp_path, repeats=8)
+    assert run.plan.document["until_ci"] is None
+    assert run.go() == RunSummary(24, 0)
+    assert len(run.agent_calls()) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        ([1.0] * 5, None),
+        ([1, 2, 3, 4, 5, 6], 2.5 / 3.5),
+        ([10] * 6, 0.0),
+        ([0] * 6, 0.0),
+        ([0] * 5 + [1, 1], None),
+    ],
+)
+def test_half_widths(values: list[float], width: float | None) -> None:
+    assert half_width(values) == (width if width is None else pytest.approx(width))
+
+
+@pytest.mark.parametrize("text", ["5", "0%", "%", "-5%", "5 %%", "five%", "100%", "0.0%", ""])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(PagecageError, match="is not a percentage"):
+        until_ci(RunOptions(until_ci=text))
+
+
+def test_the_bound_is_the_number_of_repeats() -> None:
+    assert until_ci(RunOptions(until_ci="2.5%")) == pytest.approx(0.025)
+    assert choose_repeats(RunOptions(until_ci="5%"), BASE, "smoke") == 30
+    assert choose_repeats(RunOptions(until_ci="5%", max_repeats=9), BASE, "smoke") == 9
+    assert choose_repeats(RunOptions(repeats=4), BASE, "smoke") == 4
+    for wrong in (RunOptions(max_repeats=9), RunOptions(until_ci="5%", repeats=4)):
+        with pytest.raises(PagecageError, match="until-ci"):
+            choose_repeats(wrong, BASE, "smoke")

@@ -228,8 +228,11 @@ def known_acceleration(cache: GuestCache) -> Acceleration | None:
     circumstances = _circumstances()
     if not circumstances["kvm_opens"]:
         return _acceleration({**circumstances, "kvm_works": False})
-    stored = _read(cache.acceleration_file)
-    is_valid = all(stored.get(name) == value for name, value in circumstances.items())
+    try:
+        stored = json.loads(cache.acceleration_file.read_text())
+        is_valid = all(stored.get(name) == value for name, value in circumstances.items())
+    except (FileNotFoundError, ValueError, AttributeError):
+        return None
     return _acceleration(stored) if is_valid else None
 
 
@@ -289,14 +292,6 @@ def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[st
 def has_kvm_error(stderr: str) -> bool:
     """Return whether QEMU has reported that KVM does not work."""
     return "KVM internal error" in stderr or "failed to set MSR" in stderr
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 _SOCKET_SECONDS = 10.0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent.preview import trial_commands
+from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
@@ -52,11 +53,8 @@ machine_memory_bytes = { dataset_fraction = 0.5 }"""),
     random = experiment.levels["pattern"]["random"]
     assert random.workload == Workload("fio", ("rw=randread", "offset_increment=25%"), "fio")
     assert random.before == SetupStep("pcread", ("--file", "{file}"), "other")
-    assert (random.storage, random.storage_latency_us, random.machine_memory_fraction) == (
-        "dm_delay",
-        8000,
-        0.5,
-    )
+    assert (random.storage, random.storage_latency_us) == ("dm_delay", 8000)
+    assert random.machine_memory_bytes == DatasetFraction(dataset_fraction=0.5)
     assert experiment.programs() == {"pcread"}
 
 
@@ -153,8 +151,8 @@ def placed(sizes: int = 4, argument: str = "{ops}") -> str:
 
 def test_a_size_has_values_for_placeholders(top: Path) -> None:
     experiment = written(top, placed())
-    assert experiment.sizes["smoke"].places == {"ops": "100", "narrow": "tight"}
-    assert experiment.sizes["smoke"].writes_bytes == 2**20
+    assert experiment.sizes["smoke"].places == {"ops": 100, "narrow": "tight"}
+    assert experiment.sizes["smoke"].writes == 2**20
     assert experiment.cage_names() == {"uncaged", "tenth", "tight"}
     assert (
         experiment.levels["pattern"]["random"].dirty_bytes,

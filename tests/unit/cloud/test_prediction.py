@@ -1,7 +1,8 @@
-"""The walk of windows over the meters of a volume: amounts, bursts, latency, order."""
+"""Predicted times on a volume: of a demand, of a run, and of every stored run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,12 +10,199 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.formulas import LimitLayer, VolumeLimits
-from pagecage.cloud.prediction import Assumptions, Cause, WalkedTime, io_meters, walk, window_needs
+from pagecage.cloud.prediction import (
+    COVERED,
+    EXPECTED,
+    HIGHEST,
+    LOWEST,
+    Assumptions,
+    Cause,
+    LatencyBounds,
+    VolumeOutlook,
+    VolumePrediction,
+    WalkedTime,
+    greatest_published_us,
+    io_meters,
+    latency_bounds,
+    walk,
+    window_needs,
+)
 from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting
 from pagecage.verdicts.io_demand import DemandWindow, IoDemand
 from tests.builders.demands import demand, window
+from tests.fixtures.predictions import (
+    BUNDLES,
+    LATENCY,
+    LIMIT,
+    OWN,
+    OWN_CAPPED,
+    PredictedPair,
+    predicted_pairs,
+    table,
+)
+from tests.tree import ROOT
+
+PROVIDERS = read_offers(ROOT / "cgroups/catalogue")
+KINDS = {kind.name: kind for provider in PROVIDERS for kind in provider.types}
+APART = IoAccounting(combined=False)
+NO_LATENCY = LatencyBounds((0.0, 0.0), (0.0, 0.0))
+
+
+def rated_volume(iops: int, bandwidth: int = 10**12) -> LimitProfile:
+    ios, size = (LimitLayer("v", Fraction(iops)),), (LimitLayer("v", Fraction(bandwidth)),)
+    return LimitProfile("v", "", VolumeLimits(ios, ios, size, size))
+
+
+def predicted(
+    of: IoDemand,
+    iops: int,
+    rules: IoAccounting = APART,
+    latency: LatencyBounds | None = None,
+) -> VolumePrediction:
+    return VolumeOutlook(of, rules, latency).predict(rated_volume(iops))
+
+
+@pytest.mark.parametrize("is_capped", [False, True])
+def test_under_a_limit_the_range_is_that_of_the_measured_errors(is_capped: bool) -> None:
+    """A trial without a limit does not show how much the program computes beside one."""
+    found = predicted(demand(window(reads=1000, own=1.0, capped=is_capped)), 100)
+    beside = 0.0 if is_capped else 1.0
+    assert (found.low, found.seconds, found.high) == pytest.approx(
+        (
+            10 * LOWEST.held,
+            10.0 + beside * EXPECTED.serial,
+            10 * HIGHEST.held + beside * HIGHEST.serial * HIGHEST.free,
+        )
+    )
+    assert (found.cause, found.share, found.held_share) == (Cause("IOPS", "v"), 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("is_capped", "low", "high"),
+    [(False, LOWEST.free, HIGHEST.free), (True, LOWEST.capped, HIGHEST.capped)],
+)
+def test_the_programs_own_time_is_less_certain_if_a_cap_held_it(
+    is_capped: bool, low: float, high: float
+) -> None:
+    found = predicted(demand(window(reads=10, own=10.0, capped=is_capped)), 10**6)
+    assert (found.low, found.high) == pytest.approx((10 * low, 10 * high))
+    assert found.cause == Cause("program")
+    assert found.held_share == 0
+
+
+def test_unknown_sharing_widens_the_range_and_counts_as_sharing() -> None:
+    both = demand(window(reads=500, writes=500, own=0.1, capped=True))
+    apart, together, unknown = (
+        predicted(both, 100, IoAccounting(combined=combined)) for combined in (False, True, None)
+    )
+    assert (apart.seconds, together.seconds) == pytest.approx((5.0, 10.0))
+    assert unknown.seconds == together.seconds
+    assert (unknown.low, unknown.high) == (apart.low, together.high)
+
+
+def test_merging_at_the_provider_lowers_the_low_end_alone() -> None:
+    one = demand(window(reads=1000, kib=64, own=0.1), largest_request_bytes=65536)
+    unit = 256 * 1024
+    kept, merging = (
+        predicted(one, 100, IoAccounting(unit, merged, combined=False)) for merged in (False, True)
+    )
+    assert merging.low == pytest.approx(kept.low / 4)
+    assert (merging.seconds, merging.high) == (kept.seconds, kept.high)
+
+
+def test_a_run_within_the_published_latency_keeps_its_own() -> None:
+    one = demand(window(reads=1000, own=1.0, disk=0.5))
+    found = predicted(one, 10**6, latency=LatencyBounds((0.0, 0.0), (0.01, 0.01)))
+    assert found.seconds == pytest.approx(1.5)
+    assert found.low == pytest.approx(LOWEST.free)
+    assert found.high == pytest.approx(HIGHEST.free + HIGHEST.disk * 10)
+
+
+@pytest.mark.parametrize(("bounds", "seconds"), [((0.002, 0.004), 3.0), ((0.0, 0.0001), 1.1)])
+def test_a_run_outside_the_published_latency_takes_the_nearest(
+    bounds: tuple[float, float], seconds: float
+) -> None:
+    one = demand(window(reads=1000, own=1.0, disk=0.5))
+    least, greatest = bounds
+    found = predicted(one, 10**6, latency=LatencyBounds((least,) * 2, (greatest,) * 2))
+    assert found.seconds == pytest.approx(seconds)
+
+
+def test_a_measured_mean_comes_before_the_latency_of_the_run() -> None:
+    one = demand(window(reads=1000, own=1.0, disk=0.5))
+    bounds = LatencyBounds((0.0, 0.0), (0.01, 0.01), (0.0007, None))
+    assert predicted(one, 10**6, latency=bounds).seconds == pytest.approx(1.7)
+
+
+def bounds_of(name: str, asked_us: int | None = None) -> LatencyBounds:
+    return latency_bounds(KINDS[name], asked_us, greatest_published_us(PROVIDERS), 4096)
+
+
+def test_published_bounds_of_latency() -> None:
+    assert greatest_published_us(PROVIDERS) == 30_000
+    throughput = bounds_of("gcp-hyperdisk-throughput")
+    assert (throughput.least, throughput.greatest) == ((0.01, 0.0), (0.03, 0.03))
+    assert bounds_of("azure-ultra") == LatencyBounds((0.0, 0.0), (0.001, 0.001))
+    assert bounds_of("aws-io1") == LatencyBounds((0.0, 0.0), (0.03, 0.03))
+    assert bounds_of("aws-io1", 500) == LatencyBounds((0.0005,) * 2, (0.0005,) * 2)
+
+
+def test_what_users_measured_comes_before_a_statement() -> None:
+    gp3 = bounds_of("aws-gp3")
+    assert gp3.least == pytest.approx((0.00044, 0.0))
+    assert gp3.greatest == pytest.approx((0.00072, 0.01))
+    assert gp3.measured[0] == pytest.approx(0.0005, rel=0.1)
+    assert gp3.measured[1] is None
+    gp2 = bounds_of("aws-gp2")
+    assert gp2.least[0] < (gp2.measured[0] or 0) < gp2.greatest[0] == pytest.approx(0.002128)
+
+
+run_windows = st.builds(
+    window,
+    reads=st.integers(0, 5000),
+    writes=st.integers(0, 5000),
+    kib=st.sampled_from([4, 128, 300]),
+    own=st.floats(0.01, 10),
+    disk=st.sampled_from([0.0, 0.5]),
+    capped=st.booleans(),
+)
+run_demands = st.builds(demand, run_windows, run_windows, run_windows, used_share=st.floats(0.5, 1))
+rules = st.builds(
+    IoAccounting,
+    st.sampled_from([None, 16384, 262_144]),
+    st.sampled_from([None, True, False]),
+    st.sampled_from([None, True, False]),
+)
+latencies = st.sampled_from([None, NO_LATENCY, LatencyBounds((0.001, 0), (0.01, 0.02))])
+
+
+@given(run_demands, rules, latencies, st.integers(20, 10**5), st.integers(1, 9))
+def test_every_part_of_the_range_is_in_order_and_falls_with_the_rates(
+    of: IoDemand, counting: IoAccounting, latency: LatencyBounds | None, iops: int, factor: int
+) -> None:
+    outlook = VolumeOutlook(of, counting, latency)
+    slow, fast = (outlook.predict(rated_volume(iops * one)) for one in (1, factor))
+    for found in (slow, fast):
+        assert 0 < found.low <= found.seconds <= found.high
+    for end in ("low", "seconds", "high"):
+        assert getattr(fast, end) <= getattr(slow, end) * (1 + 1e-9)
+    assert outlook.seconds(rated_volume(iops)) == slow.seconds
+    assert outlook.high(rated_volume(iops)) == slow.high
+
+
+@given(run_demands, rules, st.integers(20, 10**5))
+def test_less_knowledge_never_narrows_the_range(
+    of: IoDemand, counting: IoAccounting, iops: int
+) -> None:
+    known = predicted(of, iops, counting)
+    for unknown in (replace(counting, merged=None), replace(counting, combined=None)):
+        found = predicted(of, iops, unknown)
+        assert found.low <= known.low * (1 + 1e-9)
+        assert found.high >= known.high * (1 - 1e-9)
+
 
 KIB256 = 256 * 1024
 NO_RULES = IoAccounting()
@@ -256,3 +444,45 @@ def test_the_parts_add_up_and_no_window_is_faster_than_its_limits(
     for key, rate in (("rios", iops), ("rbytes", bandwidth), ("wbytes", bandwidth)):
         assert found.seconds >= of.total(key) / rate / EXACT
     assert found.seconds >= of.free_seconds / EXACT
+
+
+def of_cause(cause: str) -> list[PredictedPair]:
+    return [pair for pair in predicted_pairs() if pair.cause == cause]
+
+
+def test_the_stored_runs_have_pairs_of_every_cause() -> None:
+    assert len(BUNDLES) > 5
+    assert len(predicted_pairs()) > 250
+    for cause in (LIMIT, LATENCY, OWN, OWN_CAPPED):
+        assert len(of_cause(cause)) >= 5
+
+
+def test_ranges_cover_what_was_measured() -> None:
+    covered = [pair for pair in predicted_pairs() if pair.is_covered]
+    assert len(covered) >= COVERED * len(predicted_pairs())
+
+
+@pytest.mark.parametrize(("cause", "most"), [(LIMIT, 0.15), (LATENCY, 0.20), (OWN, 0.30)])
+def test_the_expected_time_is_near(cause: str, most: float) -> None:
+    """Of nine in ten; docs/CLOUD.md names the pairs that are off by more."""
+    errors = sorted(abs(pair.error) for pair in of_cause(cause))
+    assert errors[int(0.9 * len(errors))] <= most
+    assert errors[len(errors) // 2] <= most / 3
+
+
+def test_from_a_trial_without_a_limit_every_volume_is_near() -> None:
+    errors = [abs(pair.error) for pair in predicted_pairs() if "uncaged" in pair.source]
+    assert len(errors) >= 20
+    assert max(errors) <= 0.15
+
+
+def test_after_a_tight_limit_the_time_without_limits_is_too_long_and_the_range_reaches_it() -> None:
+    found = of_cause(OWN_CAPPED)
+    assert sum(pair.error > 0 for pair in found) > 0.8 * len(found)
+    assert sum(pair.is_covered for pair in found) >= 0.9 * len(found)
+
+
+def test_the_document_has_the_table() -> None:
+    """`python -m tests.fixtures.predictions` prints it."""
+    document = (ROOT / "docs/CLOUD.md").read_text()
+    assert "\n".join(table(predicted_pairs())) in document
