@@ -172,11 +172,7 @@ def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, 
         ("scope", HONEST, "before `go`"),
         ("", READS, "since it is charged for these pages"),
         ("", HONEST, None),
-        (
-            "",
-            "; ".join((READS, CHARGED % DATA.size_bytes)),
-            "the kernel has lost counts of reads",
-        ),
+        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the kernel has lost counts of reads"),
     ],
 )
 def test_a_command_and_a_service(

@@ -107,10 +107,9 @@ def test_a_tracer_attached_in_standby_is_the_one_that_traces(
     )
     [record] = [f["record"] for f in frames_of(output) if f["frame"] == "record"]
     assert (status, record["collectors"]["bpftrace"]["status"]) == (0, "ok")
-    assert attachments.read_text().split() == [
-        "attached",
-        "detached",
-    ], "none was attached a second time"
+    assert attachments.read_text().split() == ["attached", "detached"], (
+        "none was attached a second time"
+    )
     assert attachments.stat().st_mtime > record["measured"]["start_wall_seconds"]
     assert not [f for f in frames_of(output) if f.get("text") == "attaching bpftrace"]
     assert ended(agent) == 0

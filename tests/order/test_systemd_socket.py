@@ -59,10 +59,7 @@ def test_limits_are_read_back_all_the_same(
 
 @pytest.mark.parametrize("trial", [COMMAND, make_trial()], ids=["command", "handshake"])
 def test_a_scope_that_is_refused_ends_the_trial_and_its_program(
-    machine: Machine,
-    served: FakeUnits,
-    monkeypatch: pytest.MonkeyPatch,
-    trial: Trial,
+    machine: Machine, served: FakeUnits, monkeypatch: pytest.MonkeyPatch, trial: Trial
 ) -> None:
     answer = served._answer
 

@@ -337,11 +337,7 @@ def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
         machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
     )
     assert record.outcome == "ok"
-    assert to_json(record.cache) == {
-        "requested": "cold",
-        "charged_to": None,
-        "metadata": "unknown",
-    }
+    assert to_json(record.cache) == {"requested": "cold", "charged_to": None, "metadata": "unknown"}
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok",
         "vmtouch": "missing",

@@ -33,10 +33,7 @@ def archive(tmp_path: Path) -> Path:
     if not run(["buildah", *STORE, "inspect", "--type", "image", IMAGE], check=False).ok:
         run([ROOT / "tools/build-images", "harness"], timeout_seconds=3000)
     path = tmp_path / ARCHIVE
-    run(
-        ["buildah", *STORE, "push", IMAGE, f"docker-archive:{path}:{IMAGE}"],
-        timeout_seconds=600,
-    )
+    run(["buildah", *STORE, "push", IMAGE, f"docker-archive:{path}:{IMAGE}"], timeout_seconds=600)
     return path
 
 

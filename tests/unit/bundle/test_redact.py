@@ -38,10 +38,7 @@ LEAKS = {
         "connecting to web-a.prod.acme.io, api.internal and carol@mail.acme.io",
         ("web-a", "acme", "api.internal", "carol"),
     ),
-    "a path with a name": (
-        "reading /mnt/web01_data/x and ./zorblatt/y",
-        ("web01", "zorblatt"),
-    ),
+    "a path with a name": ("reading /mnt/web01_data/x and ./zorblatt/y", ("web01", "zorblatt")),
     "a name in capitals": ("the host WEB01 and DB-17 answered", ("WEB01", "DB-17")),
     "an assignment": ("PASSWORD=hunter2 and db_password=hunter3 TOKEN=h4x", ("hunter", "h4x")),
     "addresses": ("10.1.2.3:5432, fe80::1234 and 52:54:00:ab:cd:ef", ("10.1", "1234", "ab:cd")),

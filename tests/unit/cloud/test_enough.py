@@ -188,9 +188,7 @@ def layer(rate: int, by: str = "volume", **burst: Fraction) -> tuple[LimitLayer,
 
 
 CUSTOMER = LimitProfile(
-    "customer",
-    "",
-    VolumeLimits(layer(5000), layer(5000), layer(200_000_000), layer(200_000_000)),
+    "customer", "", VolumeLimits(layer(5000), layer(5000), layer(200_000_000), layer(200_000_000))
 )
 
 

@@ -57,10 +57,7 @@ def rated_volume(iops: int, bandwidth: int = 10**12) -> LimitProfile:
 
 
 def predicted(
-    of: IoDemand,
-    iops: int,
-    rules: IoAccounting = APART,
-    latency: LatencyBounds | None = None,
+    of: IoDemand, iops: int, rules: IoAccounting = APART, latency: LatencyBounds | None = None
 ) -> VolumePrediction:
     return VolumeOutlook(of, rules, latency).predict(rated_volume(iops))
 
@@ -230,9 +227,7 @@ def walked(
 
 def test_a_window_takes_the_longest_of_its_needs() -> None:
     three = demand(
-        window(reads=100, own=1.0),
-        window(reads=400, own=1.0),
-        window(reads=10, kib=1024, own=1.0),
+        window(reads=100, own=1.0), window(reads=400, own=1.0), window(reads=10, kib=1024, own=1.0)
     )
     found = walked(three, volume(iops=200, bandwidth=5 * 1024**2))
     assert found.seconds == pytest.approx(1.0 + 2.0 + 2.0)

@@ -288,8 +288,7 @@ def test_only_a_stated_least_latency_is_imposed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
-    [("Standard_D2s_v5", "D2s_v5"), ("d2s_V5", "D2s_v5"), ("D96s_v5", "D96s_v5")],
+    ("name", "found"), [("Standard_D2s_v5", "D2s_v5"), ("d2s_V5", "D2s_v5"), ("D96s_v5", "D96s_v5")]
 )
 def test_an_instance_is_found_by_the_names_in_use(name: str, found: str) -> None:
     assert find_instance(PROVIDERS["azure"], KINDS["azure-ultra"], name).name == found

@@ -101,11 +101,7 @@ cage = ["uncaged"]
 [sizes.emulated]
 [sizes.smoke]
 """
-FILES = {
-    "sample.sh": "#!/bin/sh\n",
-    "vfs-reads.bt": "BEGIN { }\n",
-    "mine.py": "# %%\nrun\n",
-}
+FILES = {"sample.sh": "#!/bin/sh\n", "vfs-reads.bt": "BEGIN { }\n", "mine.py": "# %%\nrun\n"}
 
 
 @pytest.fixture

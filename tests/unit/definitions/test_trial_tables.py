@@ -157,10 +157,7 @@ def test_a_size_has_values_for_placeholders(top: Path) -> None:
     assert (
         experiment.levels["pattern"]["random"].dirty_bytes,
         experiment.levels["pattern"]["random"].cage,
-    ) == (
-        2**23,
-        "{narrow}",
-    )
+    ) == (2**23, "{narrow}")
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,7 @@ PROPERTY_SETS = st.fixed_dictionaries(
         **{name: st.integers(1, 10**9) for name in IO_MAX_KEY},
     },
 )
-READABLE = {
-    "systemd": PROPERTIES,
-    "compose": PROPERTIES,
-    "kubernetes": ("MemoryMax", "CPUQuota"),
-}
+READABLE = {"systemd": PROPERTIES, "compose": PROPERTIES, "kubernetes": ("MemoryMax", "CPUQuota")}
 """Tools whose files `pagecage cage import` reads, and the properties that they can say."""
 GP2 = Cage(
     "gp2",

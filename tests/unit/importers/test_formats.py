@@ -207,11 +207,9 @@ def test_aws_volumes() -> None:
     assert "--instance" in unsupported(gp3)
     gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
     assert gp2.volume is not None
-    assert gp2.volume.command()[3:] == [
-        "aws-gp2",
-        "--size",
-        "100GiB",
-    ], "its IOPS follow from its size"
+    assert gp2.volume.command()[3:] == ["aws-gp2", "--size", "100GiB"], (
+        "its IOPS follow from its size"
+    )
     assert gp2.unsupported == ()
 
 
@@ -267,11 +265,7 @@ def test_a_probe() -> None:
     cage = limits(found)
     assert {
         key: cage[key] for key in ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")
-    } == {
-        "IOReadBandwidthMax": "20MB",
-        "IOReadIOPSMax": 500,
-        "IOWriteIOPSMax": 500,
-    }
+    } == {"IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}
     assert cage["latency"]["read_us"] > 0
     assert "burst" not in cage
 

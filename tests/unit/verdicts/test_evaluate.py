@@ -252,9 +252,7 @@ def record_of(reads: float, writes: float, foreign_bytes: int = 0, **cage: Any) 
     log |= {"read_back": {"io.max.wiops": "50"}, "ancestors": {}} | cage
     disk = {"device": {"name": "vdc", "maj_min": LOG_DISK}, "cage": log}
     return make_record(
-        counters=counters,
-        cage=caged(DATA, IOReadIOPSMax=driven(200)),
-        disks={"wal": disk},
+        counters=counters, cage=caged(DATA, IOReadIOPSMax=driven(200)), disks={"wal": disk}
     )
 
 

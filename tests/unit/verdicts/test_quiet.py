@@ -34,11 +34,7 @@ def disk(foreign_bytes: int, busy_ms: int) -> dict[str, int]:
         ({"pressure": {"memory": {"some_us": 100_000}}}, "quiet", "for 1.0 % of the time"),
         ({"pressure": {"memory": {"some_us": 900_000}}}, "not_quiet", "for 9.0 % of the time"),
         ({"swap": {"in_bytes": 3 << 20, "out_bytes": 0}}, "quiet", "were swapped"),
-        (
-            {"swap": {"in_bytes": 3 << 20, "out_bytes": 9 << 20}},
-            "not_quiet",
-            "12 MiB were swapped",
-        ),
+        ({"swap": {"in_bytes": 3 << 20, "out_bytes": 9 << 20}}, "not_quiet", "12 MiB were swapped"),
         ({"disk": disk(0, 6000)}, "quiet", "moved 0 B for others"),
         ({"disk": disk(10 * MOVED, 6000)}, "not_quiet", "waited for it 50.0 % of the time"),
         ({"disk": disk(10 * MOVED, 1000)}, "quiet", "waited for it 9.1 % of the time"),

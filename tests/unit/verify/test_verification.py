@@ -273,12 +273,7 @@ def test_an_expected_limit_that_is_none(machine: VerifiedMachine, text: str) -> 
 
 def test_the_page_names_the_files(machine: VerifiedMachine) -> None:
     above = machine.cgroup(SLICE, memory__max=str(2 * GIB))
-    cgroup = machine.cgroup(
-        UNIT,
-        (PID,),
-        io__max=LIMITED,
-        io__stat=f"{VDA} {USED.format(9 << 20)}",
-    )
+    cgroup = machine.cgroup(UNIT, (PID,), io__max=LIMITED, io__stat=f"{VDA} {USED.format(9 << 20)}")
     machine.unit(UNIT, MemoryMax=str(2 * GIB))
     assert list(lines(verify_unit(machine))) == [
         f"unit web.service: 1 process in {cgroup}",

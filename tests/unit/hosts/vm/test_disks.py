@@ -147,7 +147,7 @@ def monitor(tmp_path: Path) -> Iterator[QmpClient]:
             f"virtio-blk-pci,drive=data,id={DEVICE}",
             "-qmp",
             f"unix:{tmp_path}/qmp,server=on,wait=off",
-        ],
+        ]
     )
     made = QmpClient(tmp_path / "qmp")
     try:
