@@ -20,7 +20,7 @@ _FOLDERS = {
     "analysis": {".py"},
     "cgroups/catalogue": {".toml", ".csv"},
     "experiments": {".toml", ".csv", ".py", ""},
-    "workloads": {".rs", ".c", ".h", ".py"},
+    "workloads": {".rs", ".c", ".h", ".py", ".in"},
     "volume": {".rs"},
 }
 """Suffixes of the files that are read, by folder."""

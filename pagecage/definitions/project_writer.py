@@ -3,59 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from pagecage.checkout import TOP
+
 CiSystem = Literal["github", "gitlab", "none"]
 _ACTION = ".github/actions/pagecage/action.yml"
 _TEMPLATE = ".gitlab/pagecage.yml"
-_WORKFLOW = """---
-# Runs the experiment {name}, and fails if it reads more than its baseline.
-name: pagecage {name}
-on:
-  push:
-  pull_request:
-permissions:
-  contents: read
-jobs:
-  measure:
-    runs-on: ubuntu-24.04
-    timeout-minutes: 60
-    steps:
-      - uses: actions/checkout@v4
-{build}      - uses: ./.github/actions/pagecage
-        with:
-          experiment: {quoted}
-          project: {project}
-          size: smoke
-          repeats: "5"
-          # A variable of the repository: the address of a wheel of pagecage, or its path here.
-          wheel: ${{{{ vars.PAGECAGE_WHEEL }}}}
-          # The artefact of the first run has baseline.json. Commit it, and remove the four marks:
-          # baseline: baselines/{name}.json
-          # fail-if: |
-          #   device_read_bytes > +5%
-          #   major_faults > +5%
-"""
-_JOB = """---
-# Runs the experiment {name}, and fails if it reads more than its baseline.
-# PAGECAGE_WHEEL is a CI/CD variable: the address of a wheel of pagecage, or its path here.
-include:
-  - local: /{template}
-pagecage-{name}:
-  extends: .pagecage
-  variables:
-    PAGECAGE_EXPERIMENT: {quoted}
-    PAGECAGE_PROJECT: {project}
-{build}    PAGECAGE_SIZE: smoke
-    PAGECAGE_REPEATS: "5"
-    # The artefacts of the first run have baseline.json. Commit it, and remove the two marks:
-    # PAGECAGE_BASELINE: baselines/{name}.json
-    # PAGECAGE_FAIL_IF: "device_read_bytes > +5%"
-"""
 _BUILD_STEP = """\
       - run: {command}
         working-directory: {folder}
@@ -82,6 +41,12 @@ class Build:
     packages: str
 
 
+def _filled(kind: str, /, **words: str) -> str:
+    """Return a template of workloads/templates/project with each @word@ replaced."""
+    text = (TOP / f"{_TEMPLATES}/project/{kind}.in").read_text()
+    return re.sub("@([a-z_]+)@", lambda match: words[match[1]], text)
+
+
 def ci_files(
     system: CiSystem, name: str, project: str, source: Path, build: Build | None = None
 ) -> Mapping[str, str]:
@@ -103,13 +68,13 @@ def ci_files(
     if system == "github":
         return {
             _ACTION: (source / "action.yml").read_text(),
-            f".github/workflows/pagecage-{name}.yml": _WORKFLOW.format(**words),
+            f".github/workflows/pagecage-{name}.yml": _filled("github", **words),
         }
     if system == "gitlab":
         job = f".gitlab/pagecage-{name}.yml"
         return {
             _TEMPLATE: (source / "ci/gitlab.yml").read_text(),
-            job: _JOB.format(**words, template=_TEMPLATE),
+            job: _filled("gitlab", **words, template=_TEMPLATE),
             ".gitlab-ci.yml": _PIPELINE.format(job=job),
         }
     return {}
@@ -127,24 +92,6 @@ FILES = {
     ".gitignore": "/runs/\n/site/\n",
 }
 """Contents of a new project by path, besides its experiments."""
-_EXPERIMENT = """question = {question}
-# The time from the start of the command to its exit.
-response = "wall_seconds"
-repeats = 3
-{copies}
-[workload]
-kind = "command"
-program = {program}
-arguments = {arguments}
-{data_paths}timeout_seconds = 600
-
-# `uncaged` is the control without limits. The other levels are cages: those of cgroups/, and
-# pagecage's own (`pagecage cage list`).
-[factors]
-cage = ["uncaged", "slow-disk"]
-{levels}
-# Sizes differ in `dataset` (a file that pagecage makes, {file}), repeats and limits of time.
-{sizes}"""
 _COPIES = """# Copied to the guest. On this machine they are used in place.
 copies = {copies}
 """
@@ -165,15 +112,15 @@ def experiment_text(words: Sequence[str], files: Sequence[str]) -> str:
     """
     data = [file for file in files if file != words[0]]
     has_dataset = any("{file}" in word for word in words)
-    return _EXPERIMENT.format(
+    return _filled(
+        "command",
         question=_quoted(f"What does a slow disk cost `{shlex.join(words)}`?"),
         copies=_COPIES.format(copies=_array(files)) if files else "",
         program=_quoted(words[0]),
         arguments=_array(words[1:]),
         data_paths=f"data_paths = {_array(data)}\n" if data else "",
         levels=LEVELS if data or has_dataset else "",
-        sizes=_sizes(has_dataset=has_dataset),
-        file="{file}",
+        sizes=_sizes(has_dataset=has_dataset).rstrip(),
     )
 
 
@@ -252,27 +199,6 @@ TEMPLATES: Mapping[str, WorkloadTemplate] = {
         made="__pycache__/\n",
     ),
 }
-_TEMPLATE_EXPERIMENT = """question = "What does a slow disk cost {name}?"
-# Seconds of the whole work: `seconds` of `end`, divided by its `covered_fraction`.
-response = "full_pass_seconds"
-repeats = 3
-collectors = []
-# Copied to the guest. On this machine they are used in place.
-copies = [{copies}]
-
-# A program that speaks the handshake (docs/HANDSHAKE.md of pagecage).
-[workload]
-kind = "handshake"
-program = "./{folder}/{program}"
-arguments = ["{{file}}"]
-
-# `uncaged` is the control without limits. The other levels are cages: those of cgroups/, and
-# pagecage's own (`pagecage cage list`).
-[factors]
-cage = ["uncaged", "slow-disk"]
-{levels}
-# Sizes differ in `dataset` (a file that pagecage makes, {{file}}), repeats and limits of time.
-{sizes}"""
 
 
 def folder_of(name: str) -> str:
@@ -299,11 +225,12 @@ def template_files(template: WorkloadTemplate, name: str, top: Path) -> dict[str
 def template_experiment(template: WorkloadTemplate, name: str) -> str:
     """Return the definition of an experiment with a workload made from a template."""
     folder = folder_of(name)
-    return _TEMPLATE_EXPERIMENT.format(
+    return _filled(
+        "workload",
         name=name,
         folder=folder,
         program=template.program,
         copies=", ".join(f'"{folder}/{path}"' for path in template.copies),
         levels=LEVELS,
-        sizes=_sizes(has_dataset=True),
+        sizes=_sizes(has_dataset=True).rstrip(),
     )
