@@ -132,26 +132,21 @@ def make_fleet_playbook(
     paths = (*package.programs, *package.volume_files)
     programs = {f"bin/{path.name}": path.read_bytes() for path in paths}
     files = {package.agent.name: package.agent.read_bytes(), **programs}
-    content = _archive(files)
-    sha256 = hashlib.sha256(content).hexdigest()
-    scratch.mkdir(parents=True, exist_ok=True)
-    archive = scratch / f"agent-{sha256[:16]}.tar"
-    if not archive.exists():
-        write_whole(archive, content)
-    sums = tuple(f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in files.items())
-    return FleetPlaybook(
-        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sums
-    )
-
-
-def _archive(files: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o755
             tar.addfile(member, io.BytesIO(content))
-    return out.getvalue()
+    sha256 = hashlib.sha256(out.getvalue()).hexdigest()
+    scratch.mkdir(parents=True, exist_ok=True)
+    archive = scratch / f"agent-{sha256[:16]}.tar"
+    if not archive.exists():
+        write_whole(archive, out.getvalue())
+    sums = tuple(f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in files.items())
+    return FleetPlaybook(
+        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sums
+    )
 
 
 def check_names(hosts: Iterable[FleetHost]) -> None:
@@ -252,8 +247,10 @@ def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
             f" {_account(host)}"
         )
     elif event.outcome == "unreachable":
+        port = host.variables.get("ansible_port")
+        words = ["ssh", *(["-p", str(port)] if port else []), _account(host), "true"]
         message = (
-            f"the host is unreachable ({event.message}){FIX}make `{shlex.join(_ssh(host))}` work"
+            f"the host is unreachable ({event.message}){FIX}make `{shlex.join(words)}` work"
             " without a prompt"
         )
     else:
@@ -264,8 +261,3 @@ def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
 def _account(host: FleetHost) -> str:
     user = host.variables.get("ansible_user")
     return f"{user}@{host.address}" if user else host.address
-
-
-def _ssh(host: FleetHost) -> list[str]:
-    port = host.variables.get("ansible_port")
-    return ["ssh", *(["-p", str(port)] if port else []), _account(host), "true"]

@@ -133,21 +133,17 @@ def served_volume(programs: Path) -> Iterator[DrivenVolume]:
         run(["fallocate", "--length", str(FILE_BYTES), file], check=False)
         server = path.serve(programs, file, folder)
         try:
-            yield _reached(path, server, folder)
+            if isinstance(path, NbdClient):  # without root
+                words = ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={server.data_socket}"]
+                yield DrivenVolume(server, words, {"kind": "socket"})
+            else:
+                node = path.attach(server, folder)
+                latency_us = path_latency_us(node, server.command)
+                words = ["--ioengine=libaio", "--direct=1", f"--filename={node}"]
+                yield DrivenVolume(server, words, {"kind": path.name, "latency_us": latency_us})
         finally:
             path.detach(folder)
             server.end()
-
-
-def _reached(path: FuseLoop | NbdClient, server: VolumeServer, folder: Path) -> DrivenVolume:
-    """Return the volume as fio reaches it. nbdkit's is reached by its socket, without root."""
-    if isinstance(path, NbdClient):
-        words = ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={server.data_socket}"]
-        return DrivenVolume(server, words, {"kind": "socket"})
-    node = path.attach(server, folder)
-    latency_us = path_latency_us(node, server.command)
-    words = ["--ioengine=libaio", "--direct=1", f"--filename={node}"]
-    return DrivenVolume(server, words, {"kind": path.name, "latency_us": latency_us})
 
 
 def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) -> DriveResult:

@@ -359,12 +359,16 @@ def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
 def _demand_window(record: Record, window: Window) -> DemandWindow:
     """Return what a window needs. One that no cap held keeps its whole length.
 
-    A disk that holds requests back itself has them wait in its queue. Its own work is then that at
-    the latency of a single read.
+    A program that awaits its reads asynchronously does not wait by pressure. Near a cap it is taken
+    to wait if it is idle. A disk that holds requests back itself has them wait in its queue. Its
+    own work is then that at the latency of a single read.
     """
-    is_capped = _is_capped(record, window)
-    driver = (record.cage.driver or {}).get("name")
     busy, queued = window.disk_busy or 0.0, window.disk_queued
+    near = window
+    if window.cpu is not None and window.seconds - window.cpu - busy >= IDLE * window.seconds:
+        near = replace(window, waited_io=window.seconds)
+    is_capped = binding_limit(near, record.cage.requested or {}).property is not None
+    driver = (record.cage.driver or {}).get("name")
     if is_capped and (record.cage.enforced_by == "volume" or driver == "qemu-throttle"):
         alone = (window.disk_requests or 0.0) * (record.device.read_latency_us or 0.0) / 1e6
         busy, queued = min(busy, alone), min(queued or 0.0, alone)
@@ -376,25 +380,7 @@ def _demand_window(record: Record, window: Window) -> DemandWindow:
         own = min(window.seconds, window.cpu or 0.0)
         disk = min(window.seconds - own, busy)
     return DemandWindow(
-        window.moved,
-        window.seconds,
-        is_capped,
-        own,
-        disk,
-        max(0.0, busy - disk),
-        window.disk_requests,
-        queued,
+        *(window.moved, window.seconds, is_capped, own, disk, max(0.0, busy - disk)),
+        requests=window.disk_requests,
+        queued_seconds=queued,
     )
-
-
-def _is_capped(record: Record, window: Window) -> bool:
-    """Return whether a cap held the window back.
-
-    A program that awaits its reads asynchronously does not wait by pressure. Near a cap it is taken
-    to wait if it is idle.
-    """
-    if window.cpu is not None:
-        idle = window.seconds - window.cpu - (window.disk_busy or 0.0)
-        if idle >= IDLE * window.seconds:
-            window = replace(window, waited_io=window.seconds)
-    return binding_limit(window, record.cage.requested or {}).property is not None

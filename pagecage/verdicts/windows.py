@@ -315,8 +315,17 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
     shares = _shares([([binding_limit(w, requested).name], w.seconds) for w in windows], NAMES)
     held = [([cap_name(limit) for limit in full_caps(w)], w.seconds) for w in windows]
     caps = [cap_name(BindingLimit("", prop, disk)) for disk in disks for prop in IO_STAT_KEY]
-    name = max(NAMES, key=lambda n: shares.get(n, 0.0))
-    sentence = _sentence(name, shares, windows)
+    name, seconds = max(NAMES, key=lambda n: shares.get(n, 0.0)), sum(w.seconds for w in windows)
+    io, memory, cpu = (
+        sum(getattr(window, figure) or 0 for window in windows) / seconds
+        for figure in ("waited_io", "waited_memory", "cpu")
+    )
+    sentence = (
+        f"For {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s (in {len(windows)}"
+        f" window{'s' * (len(windows) > 1)}), {_IN_WORDS[name]} held the program back. It waited"
+        f" for the disk {100 * io:.0f} % of the time and for memory {100 * memory:.0f} %, and kept"
+        f" {cpu:.2f} CPUs busy."
+    )
     return BindingVerdict(name, sentence, shares, _shares(held, caps))
 
 
@@ -327,17 +336,3 @@ def _shares(
     total = sum(seconds for _, seconds in named)
     shares = {name: sum(s for found, s in named if name in found) / total for name in names if name}
     return {name: share for name, share in shares.items() if share}
-
-
-def _sentence(name: str, shares: Mapping[str, float], windows: Sequence[Window]) -> str:
-    seconds = sum(window.seconds for window in windows)
-
-    def percent(figure: str) -> float:
-        return 100 * sum(getattr(window, figure) or 0 for window in windows) / seconds
-
-    return (
-        f"For {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s (in {len(windows)}"
-        f" window{'s' * (len(windows) > 1)}), {_IN_WORDS[name]} held the program back. It waited"
-        f" for the disk {percent('waited_io'):.0f} % of the time and for memory"
-        f" {percent('waited_memory'):.0f} %, and kept {percent('cpu') / 100:.2f} CPUs busy."
-    )
