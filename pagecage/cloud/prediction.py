@@ -341,23 +341,18 @@ def latency_bounds(
     """
     if asked_us is not None:
         return LatencyBounds((asked_us / 1e6,) * 2, (asked_us / 1e6,) * 2)
-    read, write = (
-        _direction_bounds(kind, direction, greatest_us, request_bytes)
-        for direction in ("read", "write")
-    )
+    bounds: list[tuple[float, float, float | None]] = []
+    for side in ("read", "write"):
+        if known := distributions(kind.measured, side):
+            least, most = (latency_at_size(known, request_bytes, p) for p in (0.0, _HIGH_SHARE))
+            mean = mean_us_at_size(known, request_bytes)
+            bounds.append((least / 1e6, most / 1e6, mean / 1e6))
+        else:
+            least_us = getattr(kind.latency, f"{side}_from_us", None) or 0
+            most_us = getattr(kind.latency, f"{side}_below_us", None) or greatest_us
+            bounds.append((least_us / 1e6, most_us / 1e6, None))
+    read, write = bounds
     return LatencyBounds((read[0], write[0]), (read[1], write[1]), (read[2], write[2]))
-
-
-def _direction_bounds(
-    kind: VolumeType, direction: str, greatest_us: int, request_bytes: float
-) -> tuple[float, float, float | None]:
-    if known := distributions(kind.measured, direction):
-        least, greatest = (latency_at_size(known, request_bytes, p) for p in (0.0, _HIGH_SHARE))
-        return least / 1e6, greatest / 1e6, mean_us_at_size(known, request_bytes) / 1e6
-    least_us, below_us = (
-        getattr(kind.latency, f"{direction}_{bound}_us", None) for bound in ("from", "below")
-    )
-    return (least_us or 0) / 1e6, (below_us or greatest_us) / 1e6, None
 
 
 def greatest_published_us(providers: Sequence[Provider]) -> int:

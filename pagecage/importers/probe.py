@@ -35,6 +35,11 @@ _CGROUP_LIMITS = (
     ("MemoryHigh", "memory_high_bytes"),
     ("CPUQuota", "cpu_quota_percent"),
 )
+# Table of the cage, phase that measured it, unit of its rates, and figure of its credits.
+_BUCKETS = (
+    ("iops", "random_read_sustained", "ios_per_second", "credits_at_least"),
+    ("bandwidth", "sequential_read", "bytes_per_second", "credits_at_least_bytes"),
+)
 REACHED = 0.9
 """Least measured share of a cap in the cgroup's files that makes it the cage's cap."""
 
@@ -85,29 +90,20 @@ def _caps(tree: Table, rounding: Rounding) -> Iterator[ImportedLimit]:
 
 
 def _bursts(phases: dict[str, Table], rounding: Rounding) -> Iterator[ImportedLimit]:
-    if burst := table(phases.get("random_read_sustained"), "burst"):
-        yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
-    if burst := table(phases.get("sequential_read"), "burst"):
-        yield from _bucket(
-            "bandwidth", burst, "bytes_per_second", "credits_at_least_bytes", rounding
+    for name, phase, unit, held in _BUCKETS:
+        burst = table(phases.get(phase), "burst")
+        if not burst:
+            continue
+        rate, credits_ = rounding(burst[f"burst_{unit}"]), rounding(burst[held])
+        if rate <= rounding(burst[f"base_{unit}"]):
+            continue
+        basis = (
+            f"the rate fell after {burst['seconds']:.1f} s; the bucket held at least the credits"
+            " used until then"
         )
-
-
-def _bucket(
-    name: str, burst: Table, unit: str, held: str, rounding: Rounding
-) -> Iterator[ImportedLimit]:
-    rate, credits_ = rounding(burst[f"burst_{unit}"]), rounding(burst[held])
-    if rate <= rounding(burst[f"base_{unit}"]):
-        return
-    basis = (
-        f"the rate fell after {burst['seconds']:.1f} s; the bucket held at least the credits used"
-        " until then"
-    )
-    is_bytes = name == "bandwidth"
-    yield ImportedLimit(f"burst.{name}.rate", exact_size(rate) if is_bytes else rate, basis)
-    yield ImportedLimit(
-        f"burst.{name}.credits", exact_size(credits_) if is_bytes else credits_, basis
-    )
+        for key, value in (("rate", rate), ("credits", credits_)):
+            written = exact_size(value) if name == "bandwidth" else value
+            yield ImportedLimit(f"burst.{name}.{key}", written, basis)
 
 
 def _latency_and_cgroup(tree: Table, rounding: Rounding) -> Iterator[ImportedLimit]:

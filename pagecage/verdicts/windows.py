@@ -317,14 +317,14 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
     caps = [cap_name(BindingLimit("", prop, disk)) for disk in disks for prop in IO_STAT_KEY]
     name, seconds = max(NAMES, key=lambda n: shares.get(n, 0.0)), sum(w.seconds for w in windows)
     io, memory, cpu = (
-        sum(getattr(window, figure) or 0 for window in windows) / seconds
+        100 * sum(getattr(window, figure) or 0 for window in windows) / seconds
         for figure in ("waited_io", "waited_memory", "cpu")
     )
     sentence = (
         f"For {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s (in {len(windows)}"
         f" window{'s' * (len(windows) > 1)}), {_IN_WORDS[name]} held the program back. It waited"
-        f" for the disk {100 * io:.0f} % of the time and for memory {100 * memory:.0f} %, and kept"
-        f" {cpu:.2f} CPUs busy."
+        f" for the disk {io:.0f} % of the time and for memory {memory:.0f} %, and kept"
+        f" {cpu / 100:.2f} CPUs busy."
     )
     return BindingVerdict(name, sentence, shares, _shares(held, caps))
 
