@@ -45,14 +45,12 @@ from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.model.volume_model import dilated, latency_at, volume_model
-from pagecage.planning.plan import Plan
 from pagecage.process import run, spawn
 from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.volume_account import volume_account
+from tests.builders.guest_runs import stored_plan
 from tests.builders.imports import read
-from tests.builders.plans import HARNESS
 from tests.builders.served_volumes import PLUGIN_FILE, served
 from tests.builders.strategies import simulations
 from tests.builders.trial_runs import carry_out
@@ -491,13 +489,7 @@ def run_throttled(machine: Machine, host: str) -> tuple[Record, list[str]]:
         agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64
     )
     trial = make_trial(driver="qemu-throttle", collectors=())
-    plan = Plan(
-        "20261121T100000Z-throttle-vm",
-        (trial,),
-        {"fresh": "never", "experiment": "t", "harness": HARNESS},
-    )
-    whole = replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
-    folder = RunFolder.create(machine.root / "runs", whole)
+    plan, folder = stored_plan(machine.root / "runs", "20261121T100000Z-throttle-vm", trial)
     around = on_fakes(agent, machine, name=host)
     Campaign(around, plan, folder, package, lambda _: None).run()
     return list(read_records(folder.records_path))[-1], [

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.disks import plug
 from pagecage.hosts.vm.qemu import QmpClient
-from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, filled
 from pagecage.model.record import Record
-from pagecage.model.trial import Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
+from pagecage.model.trial import Dataset, Workload
 from pagecage.verdicts.evaluate import evaluate
-from tests.tree import ROOT
+from tests.builders.guest_runs import one_trial, run_in_guest
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 BASE, BURST, CREDITS = 100, 1000, 18_000
@@ -66,35 +60,19 @@ class Throttling(QmpClient):
         return self._monitor.execute(command, **arguments)
 
 
-def trial(name: str, cage: Cage) -> Trial:
-    return Trial(
-        trial_id=name,
-        experiment="burst",
-        treatment={"cage": name},
-        repeat=1,
-        block=1,
-        position=0,
+def run_trial(runs: Path, name: str, cage: Cage) -> tuple[Record, Series]:
+    """Run one trial in the guest, and return its record and its series."""
+    trial = one_trial(
+        name,
         cage=cage,
         workload=Workload("sh", ("-c", TWICE), "command"),
         dataset=Dataset(64 * 1024 * 1024),
         timeout_seconds=600.0,
     )
-
-
-def run_trial(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
-    """Run one trial in the guest, and return its record and its series."""
-    one = trial(name, cage)
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan(
-        f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness}
-    )
-    run = RunFolder.create(
-        folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
-    )
-    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
-    record = run.last_records()[name]
+    folder = run_in_guest(runs, f"{name}-burst-vm", trial)
+    record = folder.last_records()[name]
     assert record.outcome == "ok", record.error
-    rows = (run.path / record.traces["sampler"]).read_text().splitlines()
+    rows = (folder.path / record.traces["sampler"]).read_text().splitlines()
     return record, [json.loads(row) for row in rows]
 
 
@@ -161,7 +139,8 @@ def pair(
     enforced = run_trial(folder, "caged", caged)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "pagecage.hosts.vm.vm_host.plug", lambda monitor, path: plug(Throttling(monitor), path)
+            "pagecage.hosts.vm.disks.plug",
+            lambda monitor, *given, **more: plug(Throttling(monitor), *given, **more),
         )
         throttled = run_trial(folder, "qemu", Cage("qemu", {}))
     return enforced, throttled

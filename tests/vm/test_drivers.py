@@ -4,20 +4,13 @@ limit.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from pagecage.hosts.agent_package import make_agent_package
-from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.evaluate import evaluate
-from tests.tree import ROOT
+from tests.builders.guest_runs import one_trial, run_in_guest
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 MIB = 1024 * 1024
@@ -68,13 +61,9 @@ IN_ORDER = (
 
 
 def trial(driver: str, load: str) -> Trial:
-    return Trial(
-        trial_id=f"{driver}_{load}",
-        experiment="drivers",
+    return one_trial(
+        f"{driver}_{load}",
         treatment={"driver": driver, "load": load},
-        repeat=1,
-        block=1,
-        position=0,
         workload=DEEP if load == "deep" else READ,
         cage=CAGE,
         cache="cold",
@@ -88,15 +77,8 @@ def trial(driver: str, load: str) -> Trial:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
-    trials = tuple(trial(driver, load) for driver in IN_ORDER for load in ("deep", "order"))
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan(
-        "drivers-vm", trials, {"fresh": "never", "experiment": "drivers", "harness": harness}
-    )
-    document = {**plan.document, "run_id": plan.run_id, "trials": []}
-    run = RunFolder.create(tmp_path_factory.mktemp("drivers"), replace(plan, document=document))
-    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
-    return run.last_records()
+    trials = (trial(driver, load) for driver in IN_ORDER for load in ("deep", "order"))
+    return run_in_guest(tmp_path_factory.mktemp("drivers"), "drivers-vm", *trials).last_records()
 
 
 def rate(record: Record) -> float:

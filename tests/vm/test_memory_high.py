@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from pagecage.hosts.agent_package import make_agent_package
-from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
-from pagecage.model.trial import CommandSpec, Trial, Workload
-from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
+from pagecage.model.trial import CommandSpec, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
-from tests.tree import ROOT
+from tests.builders.guest_runs import one_trial, run_in_guest
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(900)]
 _HIGH_BYTES = 24 * MIB
@@ -24,33 +17,18 @@ _FILL = "b = bytearray(b'1') * (26 << 20); print(len(b))"
 _DRIVERS = ["systemd-scope", pytest.param("docker-api", marks=pytest.mark.long)]
 
 
-def trial(driver: str) -> Trial:
-    return Trial(
-        trial_id=driver.replace("-", "_"),
-        experiment="throttled",
-        treatment={"driver": driver},
-        repeat=1,
-        block=1,
-        position=0,
-        workload=Workload(
-            "python3", ("-I", "-c", _FILL), "command", command=CommandSpec(is_literal=True)
-        ),
-        cage=Cage("throttled", {"MemoryHigh": _HIGH_BYTES, "MemorySwapMax": 0}),
-        timeout_seconds=120.0,
-        driver=driver,
-    )
-
-
 @pytest.fixture(scope="module", params=_DRIVERS)
 def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A program that needs a little more memory than the limit from which it is throttled."""
-    trials = (trial(request.param),)
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    document = {"fresh": "never", "experiment": "throttled", "harness": harness}
-    plan = Plan("throttled-vm", trials, document)
-    stored = replace(plan, document={**document, "run_id": plan.run_id, "trials": []})
-    folder = RunFolder.create(tmp_path_factory.mktemp("throttled"), stored)
-    Campaign(VmHost(), plan, folder, make_agent_package(ROOT), lambda _: None).run()
+    fill = ("-I", "-c", _FILL)
+    trial = one_trial(
+        request.param.replace("-", "_"),
+        workload=Workload("python3", fill, "command", command=CommandSpec(is_literal=True)),
+        cage=Cage("throttled", {"MemoryHigh": _HIGH_BYTES, "MemorySwapMax": 0}),
+        timeout_seconds=120.0,
+        driver=request.param,
+    )
+    folder = run_in_guest(tmp_path_factory.mktemp("throttled"), "throttled-vm", trial)
     [found] = folder.records()
     return found
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +17,11 @@ from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
+from tests.builders.guest_runs import one_trial, stored_plan
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow]
@@ -82,13 +80,8 @@ QUICK = tuple(name for name, case in CASES.items() if case[2] == "proven")
 
 def trial(name: str) -> Trial:
     workload, cache, _, _ = CASES[name]
-    return Trial(
-        trial_id=name,
-        experiment="kept",
-        treatment={"case": name},
-        repeat=1,
-        block=1,
-        position=0,
+    return one_trial(
+        name,
         workload=workload,
         cage=Cage("uncaged", {}),
         cache=cache,
@@ -132,14 +125,7 @@ def watching(host: VmHost) -> Iterator[None]:
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, int], Record]]:
     """Each trial disturbed; the short ones once more, as a run retries them."""
     host, package = VmHost(), make_agent_package(ROOT)
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan(
-        "kept-vm",
-        tuple(map(trial, CASES)),
-        {"fresh": "never", "experiment": "kept", "harness": harness},
-    )
-    document = {**plan.document, "run_id": plan.run_id, "trials": []}
-    folder = RunFolder.create(tmp_path_factory.mktemp("kept"), replace(plan, document=document))
+    plan, folder = stored_plan(tmp_path_factory.mktemp("kept"), "kept-vm", *map(trial, CASES))
     disturbed: set[str] = set()
 
     def disturb(event: Mapping[str, Any]) -> None:
