@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pagecage.definitions.fields import (
     ExactBytes,
     ExactCount,
     IopsBucket,
+    ReadBy,
     SizeBytes,
     StrictTable,
 )
@@ -32,7 +33,6 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import (
     DATA_DISK,
     ENFORCERS,
-    IO_MAX_KEY,
     UNCAGED,
     BurstCredits,
     Cage,
@@ -51,7 +51,6 @@ from pagecage.model.cage import (
 from pagecage.model.json_codec import DISK
 from pagecage.units import format_bytes, page_floor_bytes
 
-_Model = TypeVar("_Model")
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Share = Annotated[float, Field(gt=0, le=1)]
@@ -146,6 +145,9 @@ class LatencyQuantilesTable(StrictTable):
         return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
+Latency = Annotated[LatencyQuantiles, ReadBy(LatencyQuantilesTable)]
+
+
 class RestoreTable(StrictTable):
     """A volume created from a snapshot: the first touch of each block loads it at `rate`."""
 
@@ -196,11 +198,13 @@ class SimulationTable(StrictTable):
     Without `limits`, the I/O properties of the cage are the volume's limits.
     """
 
-    limits: list[LayerLimitTable] = []
-    read_latency: list[LatencyQuantilesTable] = []
-    write_latency: list[LatencyQuantilesTable] = []
-    restore: RestoreTable | None = None
-    events: Annotated[list[VolumeEventTable], Field(max_length=256)] = []
+    limits: list[Annotated[LayerLimit, ReadBy(LayerLimitTable)]] = []
+    read_latency: list[Latency] = []
+    write_latency: list[Latency] = []
+    restore: Annotated[SnapshotRestore, ReadBy(RestoreTable)] | None = None
+    events: Annotated[
+        list[Annotated[VolumeEvent, ReadBy(VolumeEventTable)]], Field(max_length=256)
+    ] = []
 
     @model_validator(mode="after")
     def _check_sizes(self) -> SimulationTable:
@@ -208,25 +212,15 @@ class SimulationTable(StrictTable):
             ("read_latency", self.read_latency),
             ("write_latency", self.write_latency),
         ):
-            sizes = [table.size for table in tables]
+            sizes = [latency.size_bytes for latency in tables]
             if len(set(sizes)) < len(sizes):
                 raise ValueError(f"{name}: two distributions have the same size")
         return self
 
-    @property
-    def needs_volume(self) -> bool:
-        """True if it has anything that a cgroup cannot enforce."""
-        return bool(self.read_latency or self.write_latency or self.restore or self.events)
-
     def to_model(self) -> VolumeSimulation:
         """Return the simulation."""
-        return VolumeSimulation(
-            tuple(limit.to_model() for limit in self.limits),
-            tuple(latency.to_model() for latency in self.read_latency),
-            tuple(latency.to_model() for latency in self.write_latency),
-            _in_order(SnapshotRestore, self.restore),
-            tuple(VolumeEvent(**event.model_dump()) for event in self.events),
-        )
+        lists = (tuple(one) for one in (self.limits, self.read_latency, self.write_latency))
+        return VolumeSimulation(*lists, self.restore, tuple(self.events))
 
 
 SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {
@@ -273,8 +267,8 @@ class BurstTable(StrictTable):
     """Burst credits above the limits; `start` is their fill level when a trial begins."""
 
     start: Literal["full", "half", "drained"] = "full"
-    iops: IopsBucket | None = None
-    bandwidth: BandwidthBucket | None = None
+    iops: Annotated[CreditBucket, ReadBy(IopsBucket)] | None = None
+    bandwidth: Annotated[CreditBucket, ReadBy(BandwidthBucket)] | None = None
 
     @model_validator(mode="after")
     def _not_empty(self) -> BurstTable:
@@ -300,19 +294,18 @@ class LatencyTable(StrictTable):
     write_us: Count | None = None
 
 
-class LimitedDisk(StrictTable):
-    """A table with the limits of one disk: a cage, or an entry of its `disks`."""
+class DiskTable(StrictTable):
+    """A disk beside the data's: I/O limits and the properties of its volume, as in a cage."""
 
-    if TYPE_CHECKING:  # each table declares these fields, in an order of its own
-        IOReadBandwidthMax: int | None
-        IOReadIOPSMax: int | None
-        IOWriteBandwidthMax: int | None
-        IOWriteIOPSMax: int | None
-        volume: VolumeTable | None
-        burst: BurstTable | None
-        accounting: AccountingTable | None
-        latency: LatencyTable | None
-        simulation: SimulationTable | None
+    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
+    IOReadIOPSMax: Count | None = None
+    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
+    IOWriteIOPSMax: Count | None = None
+    volume: Annotated[CloudVolume, ReadBy(VolumeTable)] | None = None
+    burst: Annotated[BurstCredits, ReadBy(BurstTable)] | None = None
+    accounting: Annotated[IoAccounting, ReadBy(AccountingTable)] | None = None
+    latency: Annotated[LatencyFloor, ReadBy(LatencyTable)] | None = None
+    simulation: Annotated[VolumeSimulation, ReadBy(SimulationTable)] | None = None
 
     @model_validator(mode="after")
     def _check_bursts(self) -> Self:
@@ -333,47 +326,13 @@ class LimitedDisk(StrictTable):
                 )
         return self
 
-    def volume_parts(self) -> dict[str, Any]:
-        """Return the properties of the disk's cloud volume, by field of the model."""
-        burst = self.burst
-        return {
-            "volume": _in_order(CloudVolume, self.volume),
-            "burst": BurstCredits(
-                burst.start,
-                _in_order(CreditBucket, burst.iops),
-                _in_order(CreditBucket, burst.bandwidth),
-            )
-            if burst
-            else None,
-            "accounting": _in_order(IoAccounting, self.accounting),
-            "latency": _in_order(LatencyFloor, self.latency),
-            "simulation": self.simulation.to_model() if self.simulation else None,
-        }
-
-
-def _in_order(kind: Callable[..., _Model], table: StrictTable | None) -> _Model | None:
-    """Return the value of the model whose fields stand in the order of the table's keys."""
-    return kind(*dict(table).values()) if table else None
-
-
-class DiskTable(LimitedDisk):
-    """A disk beside the data's: I/O limits and the properties of its volume, as in a cage."""
-
-    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOReadIOPSMax: Count | None = None
-    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOWriteIOPSMax: Count | None = None
-    volume: VolumeTable | None = None
-    burst: BurstTable | None = None
-    accounting: AccountingTable | None = None
-    latency: LatencyTable | None = None
-    simulation: SimulationTable | None = None
-
-    def to_model(self) -> DiskLimits:
-        """Return the limits as numbers."""
-        given = self.model_dump(include=set(IO_MAX_KEY))
-        limits = {name: value for name, value in given.items() if value is not None}
-        return DiskLimits(limits, **self.volume_parts())
+    def limits(self, names: Sequence[str]) -> DiskLimits:
+        """Return those of these properties that are given, as numbers, and the cloud volume."""
+        given = {name: getattr(self, name) for name in names}
+        return DiskLimits(
+            {name: value for name, value in given.items() if value is not None},
+            *(self.volume, self.burst, self.accounting, self.latency, self.simulation),
+        )
 
 
 class DatasetFraction(StrictTable):
@@ -382,7 +341,7 @@ class DatasetFraction(StrictTable):
     dataset_fraction: Annotated[float, Field(gt=0)]
 
 
-class CageFile(LimitedDisk):
+class CageFile(DiskTable):
     """One file of cgroups/.
 
     Limits are systemd properties (systemd.resource-control(5)); a missing one is no limit.
@@ -396,17 +355,8 @@ class CageFile(LimitedDisk):
     MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(
         None, description="0 unless given: swap is off"
     )
-    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOReadIOPSMax: Count | None = None
-    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOWriteIOPSMax: Count | None = None
     CPUQuota: Annotated[int, Field(gt=0, lt=2**31, description="percent of one CPU")] | None = None
     source: Citation | None = None
-    volume: VolumeTable | None = None
-    burst: BurstTable | None = None
-    accounting: AccountingTable | None = None
-    latency: LatencyTable | None = None
-    simulation: SimulationTable | None = None
     disks: dict[DiskName, DiskTable] = Field(
         {}, description="further disks by name; the limits above are those of the data's disk"
     )
@@ -427,7 +377,7 @@ class CageFile(LimitedDisk):
         return self
 
     @property
-    def simulations(self) -> list[SimulationTable]:
+    def simulations(self) -> list[VolumeSimulation]:
         """The simulations of all disks."""
         tables = (self.simulation, *(disk.simulation for disk in self.disks.values()))
         return [table for table in tables if table]
@@ -447,13 +397,18 @@ CAGE_TABLES: dict[str, type[BaseModel]] = {
 }
 
 
+_IO_PROPERTIES = ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteBandwidthMax", "IOWriteIOPSMax")
+_PROPERTIES = ("MemoryMax", "MemoryHigh", "MemorySwapMax", *_IO_PROPERTIES, "CPUQuota")
+"""Limits in the order in which a cage has them."""
+
+
 def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
     """Return the cage with all limits resolved.
 
     Raises PagecageError if MemoryMax is a share of the dataset and there is no dataset.
     """
-    data = table.model_dump()
-    limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
+    own = table.limits(_PROPERTIES)
+    limits: dict[str, Any] = dict(own.properties)
     if isinstance(table.MemoryMax, DatasetFraction):
         if dataset_bytes is None:
             raise PagecageError(
@@ -474,14 +429,19 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         del limits["MemorySwapMax"]
     elif name != UNCAGED:
         limits.setdefault("MemorySwapMax", 0)
-    needs_volume = any(one.needs_volume for one in table.simulations)
+    needs_volume = any(
+        one.read_latency or one.write_latency or one.restore or one.events
+        for one in table.simulations
+    )
+    provenance: dict[str, Any] = {"about": table.about}
+    if table.source is not None:
+        provenance["source"] = table.source.model_dump()
     return Cage(
         name,
-        limits,
-        {key: data[key] for key in ("about", "source") if data[key] is not None},
-        **table.volume_parts(),
+        **{**vars(own), "properties": limits},
+        provenance=provenance,
         enforced_by=table.enforced_by or ("volume" if needs_volume else ENFORCERS[0]),
-        disks={name: disk.to_model() for name, disk in table.disks.items()},
+        disks={name: disk.limits(_IO_PROPERTIES) for name, disk in table.disks.items()},
     )
 
 

@@ -48,8 +48,8 @@ class ExperimentFile(StrictTable):
         description="packages of the distribution that the programs need: Debian's names, or a"
         " table where other distributions have other names",
     )
-    workload: Annotated[Workload, ReadBy(WorkloadTable, WorkloadTable.resolved)]
-    data: Annotated[TrialData, ReadBy(DataTable, DataTable.resolved)] | None = None
+    workload: Annotated[Workload, ReadBy(WorkloadTable)]
+    data: Annotated[TrialData, ReadBy(DataTable)] | None = None
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"

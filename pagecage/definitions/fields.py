@@ -51,17 +51,22 @@ Tables = dict[str, Any]
 
 @dataclass(frozen=True)
 class ReadBy:
-    """Marks a field of the model that the file states as a `table`, from which `make` makes it."""
+    """Marks a field of the model that the file states as a `table`, from which `make` makes it.
+
+    By default the table's method `to_model` does, or the fields stand in the order of its keys.
+    """
 
     table: Any
-    make: Callable[[Any], Any]
+    make: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(
-        self, _source: Any, handler: GetCoreSchemaHandler
+        self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Return the schema of the table, followed by the function."""
+        make = self.make or getattr(self.table, "to_model", None)
         return core_schema.no_info_after_validator_function(
-            self.make, handler.generate_schema(self.table)
+            make or (lambda table: source(*dict(table).values())),
+            handler.generate_schema(self.table),
         )
 
 

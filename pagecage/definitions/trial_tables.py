@@ -206,7 +206,7 @@ class WorkloadTable(ServiceKeys):
                 raise ValueError(f"arguments: {reason}")
         return self
 
-    def resolved(self) -> Workload:
+    def to_model(self) -> Workload:
         """Return the workload as trials have it."""
         command = None
         if self.kind in ("command", "service"):
@@ -302,7 +302,7 @@ class DataTable(StrictTable):
             raise ValueError("prepare does not contain {data}, the directory that it fills")
         return self
 
-    def resolved(self) -> TrialData:
+    def to_model(self) -> TrialData:
         """Return the data as trials have them."""
         lists = {"prepare": tuple(self.prepare), "made_by": tuple(self.made_by)}
         return TrialData(**{**self.model_dump(), **lists})
@@ -318,7 +318,7 @@ class SetupStepTable(StrictTable):
     arguments: list[str] = []
     slice: Literal["same", "other"] = "same"
 
-    def resolved(self) -> SetupStep:
+    def to_model(self) -> SetupStep:
         """Return the step as trials have it."""
         return SetupStep(self.program, tuple(self.arguments), self.slice)
 
@@ -335,8 +335,8 @@ class LevelTable(StrictTable):
     cache: CacheState | None = None
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None
-    workload: Annotated[Workload, ReadBy(WorkloadTable, WorkloadTable.resolved)] | None = None
-    before: Annotated[SetupStep, ReadBy(SetupStepTable, SetupStepTable.resolved)] | None = None
+    workload: Annotated[Workload, ReadBy(WorkloadTable)] | None = None
+    before: Annotated[SetupStep, ReadBy(SetupStepTable)] | None = None
     storage: Storage | None = Field(
         None,
         description="`data` is the disk of the data directory; the others are made for the trial",
