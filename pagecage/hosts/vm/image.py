@@ -16,6 +16,7 @@ from pagecage.checkout import BUILD
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import architecture, target_machine
 from pagecage.hosts.vm.cache import FileBelow, allocated_bytes
+from pagecage.model.json_codec import from_json, to_json
 from pagecage.process import find_tool, run, search_path
 from pagecage.whole_files import text_sha256, whole_folder
 
@@ -250,51 +251,43 @@ class ImageContents:
     """The key of an image's base, its packages of experiments, and their script's hash."""
 
     base_key: str
-    extra_packages: frozenset[str]
-    installer: str | None = None
+    extra_packages: tuple[str, ...]
+    installer: str | None
 
     def lacks(self, packages: Sequence[str]) -> list[str]:
         """Return those of the packages that are not in the image."""
         return [name for name in packages if name not in self.extra_packages]
 
 
+def contents_of(recipe: ImageRecipe) -> ImageContents:
+    """Return the contents of an image that is made by a recipe."""
+    packages = recipe.extra_packages
+    installer = text_sha256(recipe.install_extra)[:16] if packages else None
+    return ImageContents(recipe.base_key, packages, installer)
+
+
 def read_contents(image: GuestImage) -> ImageContents:
     """Return the contents of an image. One without a description is its own base."""
     try:
-        stored = json.loads(image.contents.read_text())
-        return ImageContents(
-            stored["base_key"], frozenset(stored["extra_packages"]), stored["installer"]
-        )
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return ImageContents(image.key, frozenset())
+        return from_json(ImageContents, json.loads(image.contents.read_text()))
+    except (FileNotFoundError, ValueError, PagecageError):
+        return ImageContents(image.key, (), None)
 
 
 def write_contents(image: GuestImage, recipe: ImageRecipe) -> None:
     """Describe an image of this recipe."""
-    contents = {
-        "base_key": recipe.base_key,
-        "extra_packages": recipe.extra_packages,
-        "installer": _installer(recipe),
-    }
-    image.contents.write_text(json.dumps(contents))
+    image.contents.write_text(json.dumps(to_json(contents_of(recipe))))
 
 
 def find_image(images: Path, recipe: ImageRecipe) -> GuestImage | None:
     """Return the smallest image with the base and all packages of a recipe, or None."""
-    fitting = []
+    wanted, fitting = contents_of(recipe), []
     for image in (GuestImage(path) for path in images.iterdir() if path.suffix != ".part"):
         contents = read_contents(image)
-        is_same = contents.installer == _installer(recipe) or not recipe.extra_packages
-        lacking = contents.lacks(recipe.extra_packages)
-        if contents.base_key == recipe.base_key and not lacking and is_same:
-            fitting.append(image)
+        is_same = contents.installer == wanted.installer or not recipe.extra_packages
+        if contents.base_key == wanted.base_key and is_same:
+            fitting += [] if contents.lacks(recipe.extra_packages) else [image]
     return min(fitting, key=lambda image: (allocated_bytes(image.disk), image.key), default=None)
-
-
-def _installer(recipe: ImageRecipe) -> str | None:
-    if not recipe.extra_packages:
-        return None
-    return text_sha256(recipe.install_extra)[:16]
 
 
 PACKED_DISK = "root.img.xz"
