@@ -395,8 +395,6 @@ CAGE_TABLES: dict[str, type[BaseModel]] = {
     "disks": DiskTable,
     **SIMULATION_TABLES,
 }
-
-
 _IO_PROPERTIES = ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteBandwidthMax", "IOWriteIOPSMax")
 _PROPERTIES = ("MemoryMax", "MemoryHigh", "MemorySwapMax", *_IO_PROPERTIES, "CPUQuota")
 """Limits in the order in which a cage has them."""

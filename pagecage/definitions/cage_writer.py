@@ -11,8 +11,6 @@ from pagecage.model.cage import Cage, DiskLimits, LayerLimit, VolumeSimulation
 from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
-
-
 TomlTable = dict[str, object]
 
 

@@ -132,8 +132,6 @@ KNOWN = (
     " compute disks describe, az disk show, and pcprobe's JSON"
 )
 _EXPORT_AGAIN = f"export it again; pagecage can read the output of {KNOWN}"
-
-
 Table = dict[str, Any]
 """A table of a customer's file, with the keys of the tool that wrote it."""
 

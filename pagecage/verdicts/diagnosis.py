@@ -422,8 +422,6 @@ _LIMIT_SENTENCES: dict[str, Callable[[Evidence], str]] = {
     "cpu": _cpu,
     "none": _none,
 }
-
-
 REREAD = 0.25
 """Least share of the bytes read that were read again, from which on memory is a second cause."""
 
@@ -469,8 +467,6 @@ _SECOND_LIMITS = {
     "cpu": "Computing took another {}.",
     "none": "No single limit held it back for another {}.",
 }
-
-
 MERGED = 1.1
 """Least ratio of counted I/Os to requests for which merging is mentioned; iostat varies as much."""
 _DISK_COUNTERS = {

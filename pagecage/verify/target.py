@@ -27,7 +27,6 @@ _PROPERTIES = (
 _ANSWER_SECONDS = 30.0
 _UNIT = re.compile(r"^[^/]+\.(?:service|slice|scope|socket|mount|swap)$")
 _USER_MANAGER = re.compile(r"^user@([0-9]+)\.service$")
-
 Properties = dict[str, str]
 
 

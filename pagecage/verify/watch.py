@@ -22,7 +22,6 @@ _EVENTS = {
     "MemorySwapMax": ("memory.swap.events", "max"),
 }
 _KINDS = ("io", "memory", "cpu")
-
 Counters = dict[str, Any]
 
 

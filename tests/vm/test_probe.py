@@ -19,7 +19,6 @@ SLICE = "pagecage-probe.slice"
 # The sustained phase begins after two sequential phases and seven depths, at 0.39 of the time, and
 # takes 0.30 of it.
 SECONDS, DROP_AT_SECONDS, SUSTAINED_FROM_SECONDS = 60, 32, 23.4
-
 PLACE = "/dev/shm/probe"
 """Not below the spool, which belongs to root alone: an ordinary user runs the program."""
 

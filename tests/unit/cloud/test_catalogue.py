@@ -92,8 +92,6 @@ write_iops = 20
 read_throughput = "2MiB"
 write_throughput = "2MiB"
 """
-
-
 MEASURED_TWICE = """
 [[types.measured_latency]]
 direction = "read"

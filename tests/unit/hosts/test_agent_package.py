@@ -158,17 +158,9 @@ def test_a_host_without_java_says_that_it_cannot(tmp_path: Path) -> None:
 
 
 MACHINES = ("x86_64", "aarch64")
-
-
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
 TCG = Acceleration("tcg", "max", "7.2.22")
-
-
 NOWHERE = Path("nowhere")
-
-
 FACTS = {**FIT, "psi": True, "cachestat": True, "tools": {}, "disk": {"node": "/dev/vdb"}}
 
 

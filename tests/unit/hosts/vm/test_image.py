@@ -93,11 +93,7 @@ def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> 
 
 
 BASE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
-
-
 GIT = replace(BASE, extra_packages=("git",), install_extra="apt-get install")
-
-
 BOTH = replace(GIT, extra_packages=("git", "postgresql"))
 
 

@@ -151,8 +151,6 @@ def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
 
 
 UBUNTU = ImageRecipe("noble", "amd64", ("fio", "modules-${KERNEL}"), "echo made", ("git",))
-
-
 KEYRING = Path("/keys/archive.gpg")
 
 

@@ -27,11 +27,7 @@ from pagecage.process import run, spawn
 from pagecage.units import GIB, MIB
 
 TCG = Acceleration("tcg", "max", "7.2.22")
-
-
 MACHINE = GuestMachine("x86_64", 2 * GIB, 2, TCG)
-
-
 USERNET = """Hub -1 (net):
   Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ
   TCP[ESTABLISHED]   21       127.0.0.1 40017      10.0.2.15    22     0     0
@@ -106,8 +102,6 @@ def test_a_kvm_that_says_no_is_not_waited_for(stderr: str, no_use: bool) -> None
 
 
 BYTES = 1 << 20
-
-
 OTHERS = [
     pytest.param(name, marks=[] if name == platform.machine() else pytest.mark.long)
     for name in ARCHITECTURES
