@@ -58,17 +58,14 @@ def time_floor(record: Record) -> TimeFloor:
 def _disk_floor(record: Record) -> TimeFloor:
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
-    sharing = {name: one.properties for one in cap_buckets(record) for name in one.properties}
-    times = [
-        (
-            least_seconds(
-                record, name, sum(moved.get(p) or 0.0 for p in sharing.get(name, [name]))
-            ),
-            name,
-        )
-        for name, count in moved.items()
-        if count is not None
-    ]
+    times: list[tuple[float, str]] = []
+    for name, count in moved.items():
+        if count is not None:
+            sharing = next(
+                (one.properties for one in cap_buckets(record) if name in one.properties), [name]
+            )
+            together = sum(moved.get(one) or 0.0 for one in sharing)
+            times.append((least_seconds(record, name, together), name))
     if not seconds or not times:
         return TimeFloor(
             "unknown", "There is no least time without a measured part and an I/O cap."

@@ -33,7 +33,7 @@ SERVES = "; echo serving; exec sleep 60"
 
 
 @pytest.fixture
-def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(machine: Machine, monkeypatch: pytest.MonkeyPatch, programs: None) -> Path:
     """Make a file that is larger than the tolerance, on a machine with two CPUs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     path = make_dataset(machine.data, DATA)
@@ -64,7 +64,7 @@ def runs(script: str, **changes: Any) -> Trial:
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def programs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install the fake workloads, one of them as pcread."""
     folder = machine.root / "programs"

@@ -59,7 +59,7 @@ def package_of(rack: Rack) -> AgentPackage:
 
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of a check of the two hosts; test_fleet_preflight.py tests the check itself."""
+    """The result of a check of the two hosts; the tests further below try the check itself."""
     monkeypatch.setattr(fleet, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
