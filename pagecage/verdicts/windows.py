@@ -207,7 +207,9 @@ _FIGURES = [figure.name for figure in fields(Window) if figure.type == "float | 
 def _window_rows(record: Record, series: Rows) -> Iterator[tuple[Row, Row]]:
     """Yield the first and last row of each whole window between `go` and `end`."""
     within, first = record.measured, None
-    for row in series if within else ():
+    if within is None:
+        return
+    for row in series:
         if not within.start_monotonic_seconds <= row["t"] <= within.end_monotonic_seconds:
             continue
         if first is None:
