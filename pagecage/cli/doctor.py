@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.damon import refusal
 from pagecage.agent.collectors.perf_mem import find_obstacle
@@ -23,6 +22,7 @@ from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.agent_package import ARCHITECTURES, target_machine
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.record_sections import Row
 from pagecage.model.requirements import (
     check_disk,
     check_hierarchy,
@@ -63,7 +63,7 @@ def examine(data_dir: Path | None) -> list[DoctorFinding]:
     return [*_local(facts), *_collectors(facts), *_vm()]
 
 
-def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
+def _local(facts: Row) -> Iterator[DoctorFinding]:
     for level, missed in (("missing", check_disk(facts)), ("partial", check_limits(facts))):
         for miss in missed:
             yield DoctorFinding("local", miss.requirement.value, level, miss.reason, miss.hint)
@@ -89,7 +89,7 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 
 
-def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
+def _collectors(facts: Row) -> Iterator[DoctorFinding]:
     for name in _COLLECTORS:
         version = facts["tools"].get(name)
         if not version:
@@ -103,7 +103,7 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         yield DoctorFinding("local", name, level, detail)
 
 
-def _bpftrace(version: str, facts: dict[str, Any]) -> DoctorFinding:
+def _bpftrace(version: str, facts: Row) -> DoctorFinding:
     able = facts["tracing"]
     if obstacle := tracing_obstacle(able, facts["uid"]):
         detail, hint = obstacle

@@ -219,8 +219,13 @@ class SimulationTable(StrictTable):
 
     def to_model(self) -> VolumeSimulation:
         """Return the simulation."""
-        lists = (tuple(one) for one in (self.limits, self.read_latency, self.write_latency))
-        return VolumeSimulation(*lists, self.restore, tuple(self.events))
+        return VolumeSimulation(
+            tuple(self.limits),
+            tuple(self.read_latency),
+            tuple(self.write_latency),
+            self.restore,
+            tuple(self.events),
+        )
 
 
 SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {

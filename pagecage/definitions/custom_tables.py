@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from pagecage.checkout import find_project
-from pagecage.definitions.fields import StrictTable
+from pagecage.definitions.fields import StrictTable, Tables
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.collectors import STATISTICS, OwnCollector, clashing, wrong_name
 from pagecage.model.trial import COLLECTORS
@@ -155,7 +155,7 @@ _SECTION = re.compile(r"(\./)?[A-Za-z0-9][A-Za-z0-9._-]*\.py")
 _MOST_BYTES = MIB
 
 
-def custom_programs(definition: Mapping[str, object], path: Path) -> dict[str, str]:
+def custom_programs(definition: Tables, path: Path) -> dict[str, str]:
     """Return the texts of the programs that the definition in `path` names, by name.
 
     `{programs}/NAME` in any of its words names experiments/programs/NAME. A word of a collector
@@ -180,7 +180,7 @@ def custom_programs(definition: Mapping[str, object], path: Path) -> dict[str, s
     return found
 
 
-def custom_sections(definition: Mapping[str, object], path: Path) -> dict[str, str]:
+def custom_sections(definition: Tables, path: Path) -> dict[str, str]:
     """Return the texts of the definition's own parts of the report, by file name.
 
     Raises PagecageError for a name that is no Python file beside the definition, and like

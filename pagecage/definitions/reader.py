@@ -274,7 +274,7 @@ _AS_GIVEN = (
 def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> Experiment:
     programs, sections = custom_programs(data, path), custom_sections(data, path)
     usual = {"smoke": "covering"}
-    sizes = {
+    sizes: dict[str, SizeTable] = {
         n: size.model_copy(update={"treatments": size.treatments or usual.get(n, "all")})
         for n, size in table.sizes.items()
     }

@@ -54,7 +54,7 @@ class ServiceKeys(StrictTable):
 
     load: list[str] = Field([], description="command that drives the server, from outside its cage")
     metrics: Annotated[dict[str, Pattern | MetricTable], AfterValidator(_checked_names)] = Field(
-        {},
+        default={},
         description=(
             "figures in the load's standard output, by name: a regular expression with one group,"
             " or a JSON path that begins with $"
@@ -67,7 +67,7 @@ class ServiceKeys(StrictTable):
         0.0, description="pause between the warm-up and the measured load"
     )
     ready_timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        None, description="the server must serve within this time"
+        default=None, description="the server must serve within this time"
     )
     stop_signal: Literal["TERM", "INT", "QUIT", "HUP", "KILL"] = Field(
         "TERM", description="signal that ends the server"
@@ -163,10 +163,10 @@ class WorkloadTable(ServiceKeys):
         [], description="files and directories whose cache state is set and checked"
     )
     ready_when: RegularExpression | None = Field(
-        None, description="the measured part ends when a line of output matches"
+        default=None, description="the measured part ends when a line of output matches"
     )
     ready_port: Annotated[int, Field(gt=0, lt=65536)] | None = Field(
-        None, description="the measured part ends when the program listens on this TCP port"
+        default=None, description="the measured part ends when the program listens on this TCP port"
     )
     timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
@@ -246,16 +246,18 @@ class SizeTable(StrictTable):
     repeats: Repeats | None = None
     treatments: Literal["all", "covering"] | None = None
     places: dict[Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")], int | str] = Field(
-        {},
+        default={},
         description=(
             "values of the definition's own {placeholders}, in arguments and names of cages, at"
             " this size"
         ),
     )
     writes: SizeBytes | None = Field(
-        None, description="space that the workload needs for its own writes"
+        default=None, description="space that the workload needs for its own writes"
     )
-    prepared: SizeBytes | None = Field(None, description="size of the data that [data] makes")
+    prepared: SizeBytes | None = Field(
+        default=None, description="size of the data that [data] makes"
+    )
 
     @model_validator(mode="after")
     def _check_placeholders(self) -> SizeTable:
@@ -338,30 +340,33 @@ class LevelTable(StrictTable):
     workload: Annotated[Workload, ReadBy(WorkloadTable)] | None = None
     before: Annotated[SetupStep, ReadBy(SetupStepTable)] | None = None
     storage: Storage | None = Field(
-        None,
+        default=None,
         description="`data` is the disk of the data directory; the others are made for the trial",
     )
     storage_latency_us: Annotated[int, Field(gt=0)] | None = None
     machine_memory_bytes: SizeBytes | DatasetFraction | None = Field(
-        None, description="memory that the machine keeps for the trial; pagecage reserves the rest"
+        default=None,
+        description="memory that the machine keeps for the trial; pagecage reserves the rest",
     )
     dirty_bytes: SizeBytes | None = Field(
-        None, description="vm.dirty_bytes for the trial: from this amount on, writers wait"
+        default=None, description="vm.dirty_bytes for the trial: from this amount on, writers wait"
     )
     dirty_background_bytes: SizeBytes | None = Field(
-        None,
+        default=None,
         description=(
             "vm.dirty_background_bytes for the trial: from this amount on, the kernel writes back"
         ),
     )
     driver: DriverName | None = Field(
-        None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
+        default=None,
+        description="the driver that runs the workload in its cage (docs/CONTAINERS.md)",
     )
     enforced_by: Enforcer | None = Field(
-        None, description="enforcer of the cage's I/O limits: cgroup or volume (docs/CLOUD.md)"
+        default=None,
+        description="enforcer of the cage's I/O limits: cgroup or volume (docs/CLOUD.md)",
     )
     files: Annotated[int, Field(gt=0)] | None = Field(
-        None, description="number of files among which the data of the size are divided"
+        default=None, description="number of files among which the data of the size are divided"
     )
 
     @model_validator(mode="after")

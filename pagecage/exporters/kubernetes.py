@@ -33,7 +33,9 @@ def pod(cage: Cage, _device: str) -> Export:
         resources["requests"] = {"memory": str(request)}
     container: YamlTable = {"name": "app", "image": "IMAGE", "resources": resources}
     spec: YamlTable = {"containers": [container]}
-    documents = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}]
+    documents: list[YamlTable] = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}
+    ]
     if (volume := cage.volume) and _is_offered(volume):
         documents += _claim_and_class(volume)
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
@@ -42,7 +44,7 @@ def pod(cage: Cage, _device: str) -> Export:
 
 
 def _claim_and_class(volume: CloudVolume) -> list[YamlTable]:
-    claim = {
+    claim: YamlTable = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": _NAME},
@@ -57,7 +59,7 @@ def _claim_and_class(volume: CloudVolume) -> list[YamlTable]:
         parameters["iops"] = str(volume.iops)
     if volume.throughput_bytes_per_second is not None:
         parameters["throughput"] = str(volume.throughput_bytes_per_second // _MIB)
-    storage_class = {
+    storage_class: YamlTable = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": _NAME},

@@ -54,7 +54,7 @@ def _figure_contradictions(record: Record) -> Iterator[str]:
     read, reads = io_difference(record, "rbytes"), io_difference(record, "rios")
     written = io_difference(record, "wbytes") if has_cgroup(record) else None
     own = end.get("response")
-    expected = {
+    expected: dict[str, Sequence[object]] = {
         "read_seconds": times,
         "covered_fraction": [covered],
         "full_pass_seconds": [_ratio(time, covered) for time in times],

@@ -92,12 +92,10 @@ def measured_caps(record: Record) -> dict[str, float]:
 
 def cap_change_count(record: Record, name: str) -> int:
     """Return how many times the cap of one property changed within the measured part."""
-    within = record.measured
-    return sum(
-        name in change
-        and within.start_monotonic_seconds < change["t"] < within.end_monotonic_seconds
-        for change in (cap_changes(record) if within else ())
-    )
+    if not (within := record.measured):
+        return 0
+    start, end = within.start_monotonic_seconds, within.end_monotonic_seconds
+    return sum(name in one and start < one["t"] < end for one in cap_changes(record))
 
 
 def drained_after_seconds(record: Record) -> float | None:

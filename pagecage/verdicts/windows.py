@@ -192,12 +192,11 @@ def windows_and_remainder(record: Record, series: Rows) -> list[Window]:
         key: max(0.0, count - sum(window.moved[key] for window in windows))
         for key, count in whole.moved.items()
     }
-    rest = replace(whole, seconds=seconds, moved=moved)
+    left: dict[str, Any] = {"seconds": seconds, "moved": moved}
     for name in _FIGURES:
         total, parts = getattr(whole, name), [getattr(window, name) for window in windows]
-        left = None if None in (total, *parts) else max(0.0, total - sum(parts))
-        rest = replace(rest, **{name: left})
-    return [*windows, rest]
+        left[name] = None if None in (total, *parts) else max(0.0, total - sum(parts))
+    return [*windows, replace(whole, **left)]
 
 
 _FIGURES = [figure.name for figure in fields(Window) if figure.type == "float | None"]

@@ -17,6 +17,7 @@ from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.record import Record
+from pagecage.model.record_sections import Row
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
@@ -35,7 +36,7 @@ class WitnessHost(VmHost):
         super().__init__()
         self.blocks: list[Mapping[str, Any]] = []
 
-    def outer_sample(self) -> dict[str, Any]:
+    def outer_sample(self) -> Row:
         self.blocks.append(data_disk(self._running().monitor.execute("query-blockstats")))
         return super().outer_sample()
 

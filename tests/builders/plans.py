@@ -12,7 +12,7 @@ from pagecage.planning.plan import Plan, PlanOptions, make_plan
 
 
 def size_table(**table: object) -> SizeTable:
-    return SizeTable.model_validate(table)
+    return SizeTable.model_validate({"treatments": "all", **table})
 
 
 def level_table(*arguments: str, **table: object) -> LevelTable:

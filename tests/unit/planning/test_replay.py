@@ -259,11 +259,7 @@ class TestDefinition:
         made = self.workload(
             data_paths=["{data_dir}/x"], ready_when="^ready$", timeout_seconds=5.0
         ).workload
-        assert (made.data_paths, made.ready_when, made.timeout_seconds) == (
-            ["{data_dir}/x"],
-            "^ready$",
-            5.0,
-        )
+        assert made.command == CommandSpec(("{data_dir}/x",), "^ready$", timeout_seconds=5.0)
 
     @pytest.mark.parametrize(
         ("changes", "says"),
