@@ -436,13 +436,11 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         one.read_latency or one.write_latency or one.restore or one.events
         for one in table.simulations
     )
-    provenance: dict[str, Any] = {"about": table.about}
-    if table.source is not None:
-        provenance["source"] = table.source.model_dump()
+    source = {} if table.source is None else {"source": table.source.model_dump()}
     return Cage(
         name,
         **{**vars(own), "properties": limits},
-        provenance=provenance,
+        provenance={"about": table.about, **source},
         enforced_by=table.enforced_by or ("volume" if needs_volume else ENFORCERS[0]),
         disks={name: disk.limits(_IO_PROPERTIES) for name, disk in table.disks.items()},
     )

@@ -175,11 +175,7 @@ def verify(
     effective, pids = tightest(limits), pids_in(target.directory)
     compared, told = _compared(target, asked_here, pids, kernel)
     used = dict(used_disks(target.cgroup))
-    process, directory = target.process, target.directory
-    watched = watch(
-        *(target.cgroup, effective, seconds),
-        lambda: is_alive(process, kernel.proc) if process else directory.is_dir(),
-    )
+    watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
     if watched.ended:
         end = f"ended while it was watched, after {watched.seconds:.1f} s."
         told.append(f"The {target.description} {end}")
@@ -206,3 +202,9 @@ def _compared(
     if not complete:
         told.append("The open files of another user's processes were not read; root may read them.")
     return compare(requested, target.cgroup, kernel, on_disks if complete else None), told
+
+
+def _is_there(target: Target, kernel: KernelTrees) -> bool:
+    if target.process is not None:
+        return is_alive(target.process, kernel.proc)
+    return target.directory.is_dir()

@@ -172,10 +172,8 @@ def test_published_figures_are_named() -> None:
 
 
 def test_sizes_that_differ_in_more_than_data_have_none_between_them() -> None:
-    cages = {
-        **SIZES,
-        "default": size_table(**vars(SIZES["default"]) | {"places": {"customer": "customer"}}),
-    }
+    default = SIZES["default"].model_copy(update={"places": {"customer": "customer"}})
+    cages = {**SIZES, "default": default}
     assert fitting_size(replace(SIZED, sizes=cages), None, 180, by_bytes(10)).size == "default"
 
 
