@@ -41,11 +41,10 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 @pytest.fixture
 def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return standard error; the group `rack` means the test's hosts."""
-    for module in (fleet, fleet):
-        monkeypatch.setattr(module, "hosts_of", lambda _: rack.hosts())
-        monkeypatch.setattr(module, "make_fleet_playbook", lambda *_: rack.stage())
-        monkeypatch.setattr(module, "make_agent_package", lambda _: package_of(rack))
-        monkeypatch.setattr(module, "RUNS", rack.top / "runs")
+    monkeypatch.setattr(fleet, "hosts_of", lambda _: rack.hosts())
+    monkeypatch.setattr(fleet, "make_fleet_playbook", lambda *_: rack.stage())
+    monkeypatch.setattr(fleet, "make_agent_package", lambda _: package_of(rack))
+    monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
     # Results of a scripted agent cannot be judged; other tests cover reports of real records.
     monkeypatch.setattr(results, "render", lambda folder, *_: folder)
     monkeypatch.setattr(results, "tables", lambda folder, _: f"the report of {folder.name}")
@@ -300,7 +299,7 @@ def test_hosts_that_are_alike(rack: Rack) -> None:
 
 
 def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
-    left, right = rack.seen()
+    left, right = rack.seen()[:2]
     other = replace(
         right, facts={**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30}
     )

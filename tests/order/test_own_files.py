@@ -280,7 +280,7 @@ def test_a_broken_script_is_named_and_no_trial_runs(machine: Machine, calls: Pat
     records, _ = run_scripts(machine, "broken { }", count=2)
     assert {record.outcome for record in records} == {"requirement_missed"}
     reason = (
-        "bpftrace cannot run_scripts mine.bt: mine.bt:1:1-26: tracepoint not found: syscalls:broken"
+        "bpftrace cannot run mine.bt: mine.bt:1:1-26: tracepoint not found: syscalls:broken"
     )
     assert {record.error for record in records} == {reason}
     assert len(calls.read_text().splitlines()) == 1
