@@ -89,7 +89,6 @@ def _require(state: str, found: Sequence[Residency]) -> None:
 
 
 def all_resident_bytes(paths: tuple[Path, ...]) -> int:
-    """Return the resident bytes of all files together."""
     return sum(map(resident_bytes, paths))
 
 

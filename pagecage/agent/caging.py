@@ -92,7 +92,6 @@ class CageLimits:
         self._has_driver_cgroup = False
 
     def make_slice(self, unit: str) -> TrialProcesses:
-        """Make the trial's slice with its limits."""
         run, maker = self._run, self._run.session.maker(self._run.trial.driver)
         slice_cage = self._driver.slice_cage(self._cage.cgroup_part)
         run.cleanup.callback(maker.remove, unit)
@@ -184,7 +183,6 @@ class CageLimits:
                 self._apply(name, partial(self._enforce, name))
 
     def keep_accounts(self) -> None:
-        """Keep each volume's own account of the measured part."""
         for name, (volume, _) in self._volumes.items():
             account = sound_account(volume)
             external = {**self._external[name].to_json(), "account": account}
@@ -248,7 +246,6 @@ class CageLimits:
             _refuse([f"after their proof, {sentence}" for sentence in wrong])
 
     def keep_after(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
-        """Keep the limits as they are at the end of the measured part."""
         for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):
             self._run.keep("cage", read_back_after=held, ancestors_after=above)
 

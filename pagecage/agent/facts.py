@@ -67,12 +67,10 @@ class Kernel:
         return frozenset(_FIELD.findall(text or ""))
 
     def functions(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of these functions that the kernel has."""
         symbols = read_text(self._proc / "kallsyms") or ""
         return frozenset(names) & set(_FUNCTION.findall(symbols))
 
     def abilities(self) -> dict[str, Any]:
-        """Return what a host's facts keep of it."""
         found = _CAPABILITIES.search(read_text(self._proc / "self/status") or "")
         present = "not mounted" if self.tracefs.is_dir() else "absent"
         return {
@@ -103,7 +101,6 @@ class Tracefs:
         run(argv, check=False, timeout_seconds=30)
 
     def restore(self) -> list[str]:
-        """Unmount what was mounted; return one sentence per failure."""
         folder = self._kernel.tracefs
 
         def unmount(_saved: Mapping[str, Any]) -> None:
@@ -186,7 +183,6 @@ def is_emulated(facts: Mapping[str, Any]) -> bool:
 
 
 def find_systemd(user: bool) -> Systemd:
-    """Return the service manager to use, with its version."""
     if not find_tool("systemctl"):
         return Systemd(user, 0)
     return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
@@ -232,7 +228,6 @@ def _disk(data_dir: Path) -> dict[str, Any]:
 
 
 def describe_disk(disk: Disk) -> dict[str, Any]:
-    """Return the disk with its queue settings, as records keep it."""
     return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 

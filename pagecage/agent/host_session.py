@@ -61,11 +61,9 @@ class HostSession:
     checked_scripts: dict[str, str | None] = field(default_factory=dict)
 
     def maker(self, driver: str) -> CgroupMaker:
-        """Return the maker of the cgroups of a driver's trials."""
         return self.cgroupfs if cgroup_maker(self.facts, driver) == CGROUPFS else self.systemd
 
     def calibrator(self, driver: str) -> Calibrator:
-        """Return the calibrator of limits that this driver's maker of cgroups sets."""
         return self.calibrators[cgroup_maker(self.facts, driver)]
 
 

@@ -133,7 +133,6 @@ def limit_dirty_pages(run: TrialRun) -> None:
 def _changing_guest(
     run: TrialRun, journal: MemoryReservation | DirtyLimits, requirement: Requirement, refusal: str
 ) -> Iterator[None]:
-    """Change a setting of the whole machine, to be restored after the trial."""
     if not OF_OURS.exists():
         reason = f"{refusal} a guest that pagecage made, and this machine is none"
         raise RequirementMissed.of(requirement, reason, "use HOST=vm")

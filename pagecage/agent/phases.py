@@ -85,7 +85,6 @@ def run_phases(run: TrialRun) -> None:
 
 
 def prepare(run: TrialRun) -> Prepared:
-    """Check the requirements, and make ready disk, files, settings and page cache."""
     trial, facts = run.trial, run.session.facts
     with run.announced("requirements"):
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
@@ -160,7 +159,6 @@ def _cpu_times(context: LaunchContext) -> dict[str, Any]:
 
 
 def measure(run: TrialRun, program: Program, caged: Caged) -> dict[str, float | None]:
-    """Run the workload, judge its end, and keep the responses."""
     measured = program.measure(caged)
     ending = program.judge(measured)
     run.ending = replace(ending, phase=None if ending.has_answer else "run")

@@ -62,7 +62,6 @@ class SavedTree:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all files."""
         return total_bytes(self.entries)
 
 

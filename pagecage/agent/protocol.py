@@ -61,12 +61,10 @@ class RunRequest:
 
 
 def request_to_json(request: RunRequest) -> dict[str, Any]:
-    """Return the request as JSON data."""
     return {**asdict(request), "trials": [trial_to_json(trial) for trial in request.trials]}
 
 
 def request_from_json(data: Mapping[str, Any]) -> RunRequest:
-    """Return the request of JSON data."""
     return RunRequest(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
 
 
@@ -81,12 +79,10 @@ class ShellRequest:
 
 
 def shell_request_to_json(request: ShellRequest) -> dict[str, Any]:
-    """Return the request as JSON data."""
     return {**vars(request), "cage": cage_to_json(request.cage)}
 
 
 def shell_request_from_json(data: Mapping[str, Any]) -> ShellRequest:
-    """Return the request of JSON data."""
     return ShellRequest(**{**data, "cage": cage_from_json(data["cage"])})
 
 
@@ -111,7 +107,6 @@ class FrameStream:
         self._write({"frame": "facts", "facts": facts})
 
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
-        """Send one file of a collector."""
         body = path.read_bytes()
         header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name}
         self._write({**header, "length": len(body)}, body)

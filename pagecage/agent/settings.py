@@ -86,8 +86,6 @@ class DirtyLimits:
         return got
 
     def restore(self) -> list[str]:
-        """Restore the limits; return one sentence per failure."""
-
         def write(saved: Mapping[str, int]) -> None:
             for in_bytes, in_percent in _PAIRS:
                 name = in_bytes if saved[in_bytes] else in_percent
@@ -199,7 +197,6 @@ class MemoryReservation:
         }
 
     def restore(self) -> list[str]:
-        """Release the memory; return one sentence per failure."""
         return self._journal.put_back(
             "vm.nr_hugepages", lambda saved: self._write(self._pool, int(saved["nr_hugepages"]))
         )

@@ -30,7 +30,6 @@ class RequirementMissed(Exception):
 
     @classmethod
     def of(cls, requirement: Requirement, reason: str, hint: str = "") -> RequirementMissed:
-        """Return the exception for one requirement."""
         return cls([MissedRequirement(requirement, reason, hint)])
 
 
@@ -108,7 +107,6 @@ class TrialRun:
 
     @property
     def request(self) -> RunRequest:
-        """The request of the session."""
         return self.session.request
 
     @property
@@ -149,7 +147,6 @@ class TrialRun:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Enter a phase and record its duration."""
         self.phase = phase
         wall, begin = time.time(), time.monotonic()
         try:

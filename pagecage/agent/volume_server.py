@@ -83,12 +83,10 @@ class VolumeServer:
 
     @property
     def data_socket(self) -> Path:
-        """The socket that serves the data (NBD)."""
         return self._sockets / DATA_SOCKET
 
     @property
     def control_socket(self) -> Path:
-        """The socket that takes commands."""
         return self._sockets / CONTROL_SOCKET
 
     @property
@@ -97,7 +95,6 @@ class VolumeServer:
         return self._process.pid
 
     def alive(self) -> bool:
-        """Return whether the server is running."""
         return self._process.poll() is None
 
     def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +110,6 @@ class VolumeServer:
             raise
 
     def last_line(self) -> str:
-        """Return the last line that the server printed."""
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return (text.strip().splitlines() or ["it printed no reason"])[-1]
 
@@ -137,7 +133,6 @@ def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
 
 
 def require_nbdkit() -> None:
-    """Raise HostError if nbdkit is not installed."""
     if find_tool("nbdkit") is None:
         raise HostError("a simulated volume needs nbdkit", "apt-get install nbdkit")
 
@@ -211,7 +206,6 @@ class FuseLoop:
             raise HostError("a simulated volume needs losetup", "apt-get install util-linux")
 
     def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start pcvolume-fuse."""
         log = folder / "server.log"
         return VolumeServer.start_fuse(programs / FUSE_PROGRAM, file, folder, log)
 
@@ -298,7 +292,6 @@ class NbdClient:
         _require_root()
 
     def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start nbdkit."""
         return VolumeServer.start(programs / PLUGIN, file, folder, folder / "server.log")
 
     def attach(self, server: VolumeServer, folder: Path) -> Path:
@@ -320,7 +313,6 @@ class NbdClient:
         return node
 
     def detach(self, folder: Path) -> list[str]:
-        """Detach the client whose name was noted."""
         noted, removed = folder / "node", []
         if noted.exists():
             node = noted.read_text().strip()

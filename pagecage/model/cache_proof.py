@@ -48,7 +48,6 @@ class CacheCheck:
     limit_hits: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the check as JSON data."""
         return asdict(self)
 
 

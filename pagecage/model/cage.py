@@ -33,7 +33,6 @@ class TokenBucket:
     credits: float
 
     def after(self, used: float, seconds: float) -> TokenBucket:
-        """Return the bucket after `seconds` in which `used` was consumed."""
         return replace(self, credits=min(self.capacity, self.credits + self.base * seconds - used))
 
     @property

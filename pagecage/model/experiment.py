@@ -65,7 +65,6 @@ class Size:
 
     @property
     def total_bytes(self) -> int | None:
-        """The size of all files together, in bytes."""
         return None if self.dataset_bytes is None else self.dataset_bytes * self.files
 
 

@@ -66,7 +66,6 @@ class PublishedFigure:
 
     @property
     def description(self) -> str:
-        """Condition and metric, in one line."""
         return f"{self.condition}: {self.metric}"
 
     @property
@@ -110,7 +109,6 @@ def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def rules_of(
     definitions: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the claims by id and by experiment."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, definition in definitions.items():
         for claim in definition.get("claims", []):
@@ -155,7 +153,6 @@ class RuleDate:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Id and experiment, which together name a rule."""
         return self.id, self.experiment
 
 

@@ -191,7 +191,6 @@ class Record:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """Return the record as plain data."""
     return dict(to_json(record))
 
 

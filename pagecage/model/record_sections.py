@@ -257,7 +257,6 @@ class MeasuredInterval:
 
     @property
     def end_monotonic_seconds(self) -> float:
-        """The end of the measured part."""
         return self.start_monotonic_seconds + self.seconds
 
 

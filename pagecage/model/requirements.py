@@ -56,7 +56,6 @@ class MissedRequirement:
     hint: str = "use HOST=vm"
 
     def to_json(self) -> dict[str, str]:
-        """Return the entry in a record's missed_requirements."""
         return {"requirement": self.requirement.value, "reason": self.reason, "hint": self.hint}
 
 

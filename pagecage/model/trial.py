@@ -250,7 +250,6 @@ class Trial:
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """The files of the trial, in order."""
         first = self.dataset
         return (
             ()
@@ -260,12 +259,10 @@ class Trial:
 
     @property
     def dataset_bytes(self) -> int:
-        """The size of all files together, in bytes."""
         return sum(dataset.size_bytes for dataset in self.datasets)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return the trial as JSON data for the agent."""
     return dict(to_json(trial))
 
 

@@ -37,7 +37,6 @@ class Attempt:
 
 
 def attempt_of(record: Record) -> Attempt:
-    """Return the attempt that a record is of."""
     trial_id, is_measured = record.trial_id, record.measured is not None
     return Attempt(trial_id, record.attempt, record.outcome, record.is_final, is_measured)
 
@@ -97,7 +96,6 @@ def new_run_id(experiment: str, host: str) -> str:
 
 
 def point_latest(runs: Path, name: str, run_id: str) -> None:
-    """Point the link latest-NAME at a run."""
     point_link(runs / f"latest-{name}", run_id)
 
 
@@ -152,7 +150,6 @@ class RunFolder:
         return plan
 
     def records(self) -> list[Record]:
-        """Return every record, in the order of writing."""
         return list(read_records(self.records_path))
 
     def last_records(self) -> dict[str, Record]:
@@ -160,7 +157,6 @@ class RunFolder:
         return {record.trial_id: record for record in self.records()}
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempt of every record, in the order of writing."""
         return self._log.attempts()
 
     def last_attempts(self) -> dict[str, Attempt]:
@@ -186,7 +182,6 @@ class RunFolder:
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
     def judge(self, records: Mapping[str, Record]) -> Judge:
-        """Return a function that evaluates these records, the last of each trial."""
         return judge_of(self.path, records, self._judged)
 
     def _is_final(self, last: Attempt) -> bool:

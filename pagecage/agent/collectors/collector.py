@@ -75,8 +75,7 @@ class Collector(ABC):
         """Return when data arrives, or when the tool has failed."""
 
     @abstractmethod
-    def stop(self) -> CollectorResult:
-        """Stop, and return the result."""
+    def stop(self) -> CollectorResult: ...
 
     def report(self, _begin: float, _end: float, /) -> tuple[CollectorResult, Figures] | None:
         """Return the result and the figures of the measured part (CLOCK_MONOTONIC).

@@ -92,7 +92,6 @@ def options(container: Container) -> list[str]:
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs the container with its standard streams passed through."""
     log = () if program == "docker" else ("--cgroups=no-conmon",)
     return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
 

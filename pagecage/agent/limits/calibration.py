@@ -54,7 +54,6 @@ class LimitMeter:
 
     @property
     def bursts(self) -> bool:
-        """True if the burst rate exceeds the base."""
         return self.bucket.rate > self.bucket.base
 
     def charge(self, moved: Mapping[str, float], seconds: float) -> None:
@@ -91,7 +90,6 @@ class LimitMeter:
         return {p: max(int(enforced_limit(p, one)), min(one, base)) for p, one in caps.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the bucket for the record."""
         return {
             "kind": self.kind,
             "properties": sorted(self.counters),
@@ -300,7 +298,6 @@ class Calibrator:
 
 
 def fio_method(name: str) -> str:
-    """Return the description of the load that exceeds the limit of a property."""
     pattern, block, depth = _LOADS[name]
     return f"fio direct {pattern} {block} qd{depth}"
 

@@ -41,7 +41,6 @@ class Fidelity:
     reason: str
 
     def to_json(self) -> dict[str, str]:
-        """Return the entry in a record's cage."""
         return asdict(self)
 
 
@@ -115,7 +114,6 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
 
 
 def combined(not_shared_reason: str) -> Fidelity:
-    """Return the fidelity to a limit that reads and writes share."""
     if not_shared_reason:
         reason = "reads and writes share one limit at the provider; io.max allows each of them the"
         return Fidelity("combined", "looser", f"{reason} full limit ({not_shared_reason})")
@@ -227,7 +225,6 @@ class IoMaxController(Collector):
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Write the first limits and start the thread."""
         self._read, self._since = self._counters(), time.monotonic()
         self._apply_limits()
         self._thread.start()
@@ -261,7 +258,6 @@ class IoMaxController(Collector):
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> dict[str, Any]:
-        """Return buckets, changes of io.max, the number of foreign changes, and the error."""
         return {
             "buckets": self._buckets_json,
             "changes": list(self._changes),
@@ -295,7 +291,6 @@ class IoMaxController(Collector):
         return io.get(self._maj_min, {})
 
     def _detect_foreign_writes(self) -> None:
-        """Note values that another process has written since the last tick."""
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}

@@ -67,7 +67,6 @@ class SimulatedVolume:
 
 
 def fidelity(cage: Cage, path: Mapping[str, Any]) -> list[Fidelity]:
-    """Return the fidelity of a simulated volume to the provider."""
     accounting, found = cage.accounting, []
     if accounting and accounting.io_size_bytes:
         reason = (

@@ -57,7 +57,6 @@ def places(
 
 
 def disk_places(folders: Mapping[str, Path]) -> dict[str, object]:
-    """Return the value of each {disk.NAME}."""
     return {f"disk.{name}": folder for name, folder in folders.items()}
 
 
@@ -119,7 +118,6 @@ class CommandProgram:
         self.spec = run.trial.workload.command or CommandSpec()
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-        """Check the program, its port and its files. Raises RequirementMissed with a fix."""
         spec = self.spec
         if spec.image is not None:
             self._require_free_ports()
@@ -220,12 +218,10 @@ class CommandProgram:
         return fill_all(words, values, caged.files)
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the command as it was given, or with its places filled in."""
         own = self.trial.workload
         return self.filled(caged, (own.program, *own.arguments))
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the program, open its gate, and watch it until it exits or serves."""
         part, argv, spec = MeasuredPart(self.run, caged), self.argv(caged), self.spec
         self.run.keep("workload", argv=argv)
         part.before_launch()
@@ -344,7 +340,6 @@ class CommandProgram:
         return found
 
     def judge(self, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
         ending = _judge_command(measured, self.spec, self.trial.timeout_seconds)
         return confirmed(self.trial.workload.program, measured, ending)
 

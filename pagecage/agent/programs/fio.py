@@ -44,7 +44,6 @@ class FioProgram(ReportingProgram):
         )
 
     def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
-        """Wait for fio's exit. Returns False if the deadline passes before."""
         caged.limits.confirm(caged.context, lambda: process.has_exited, _RUNTIME_SECONDS)
         part.begin()
         process.go()

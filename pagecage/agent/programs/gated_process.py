@@ -27,7 +27,6 @@ class StderrTail:
         self._lock = threading.Lock()
 
     def add(self, text: bytes) -> None:
-        """Append bytes, and drop the oldest."""
         with self._lock:
             self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
 
@@ -37,7 +36,6 @@ class StderrTail:
             return self._bytes.decode(errors="replace").strip().splitlines()
 
     def last_line(self) -> str | None:
-        """Return the last line; None without one."""
         return next(reversed(self.lines()), None)
 
 
@@ -75,7 +73,6 @@ class TailedProcess:
         return status
 
     def last_line(self) -> str | None:
-        """Return the last line of standard error; None if it is empty."""
         return self.tail.last_line()
 
 
@@ -178,7 +175,6 @@ class GatedProcess(TailedProcess):
         return {"bytes": self._output_bytes, **hashed}
 
     def stderr_lines(self) -> list[str]:
-        """Return the last lines of standard error, up to 2000 bytes."""
         return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:

@@ -57,7 +57,6 @@ class Conversation:
         self._seen: set[str] = set()
 
     def has(self, kinds: Iterable[str]) -> bool:
-        """Return whether a message of one of these types has arrived."""
         return not self._seen.isdisjoint(kinds)
 
     def take(self, message: Mapping[str, Any]) -> None:
@@ -152,7 +151,6 @@ class HandshakeProcess(TailedProcess):
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """The content of each `sample` so far."""
         return self._conversation.samples
 
     @property
@@ -166,7 +164,6 @@ class HandshakeProcess(TailedProcess):
 
     @property
     def has_ended(self) -> bool:
-        """True if `end` has arrived."""
         return self._conversation.has(("end",))
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
@@ -197,7 +194,6 @@ class HandshakeProcess(TailedProcess):
 
     @property
     def has_exited(self) -> bool:
-        """True if the process has exited."""
         return self.process.poll() is not None
 
     @property
@@ -206,7 +202,6 @@ class HandshakeProcess(TailedProcess):
         return int(self._conversation.ready.get("evicted_bytes", 0))
 
     def go(self) -> None:
-        """Begin the measured part."""
         self._conversation.is_going = True
         self._send(b"go\n")
 
@@ -229,7 +224,6 @@ class HandshakeProcess(TailedProcess):
         return self.breach is None
 
     def _take_rest(self) -> None:
-        """Take what was printed and not yet waited for."""
         with suppress(queue.Empty):
             while True:
                 line = self._lines.get_nowait()

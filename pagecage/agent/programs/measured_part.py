@@ -254,7 +254,6 @@ def describe_status(status: int) -> str:
 
 
 def describe_escaped(process: Mapping[str, Any]) -> str:
-    """Return a sentence about a process of a record that left the cage."""
     return (
         f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
         " hold"
@@ -262,7 +261,6 @@ def describe_escaped(process: Mapping[str, Any]) -> str:
 
 
 def name_process(process: Mapping[str, Any]) -> str:
-    """Return the name and the id of a process of a record."""
     return f"{process['name']} (process {process['pid']})"
 
 

@@ -130,7 +130,6 @@ class LoadOutput:
                 self._kept -= len(self._pieces.pop(0))
 
     def read(self) -> bytes:
-        """Return what was kept."""
         with self._lock:
             return b"".join(self._pieces)[-OUTPUT_BYTES:]
 
@@ -339,17 +338,14 @@ class ServiceProgram(CommandProgram):
         self._kept: dict[str, Any] = {}
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-        """Check server and load, the port and the files. Raises RequirementMissed."""
         self.require_program(self.service.load[0], storage)
         return super().find_files(storage, datasets)
 
     def keep(self, **values: Any) -> None:
-        """Keep a part of the record's `load`."""
         self._kept |= values
         self.run.keep("load", **values)
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the server, let it serve, drive it by the load, and end both."""
         part, argv = MeasuredPart(self.run, caged), self.argv(caged)
         load_argv, cpus = self.filled(caged, self.service.load), os.sched_getaffinity(0)
         self.run.keep("workload", argv=argv)
@@ -442,7 +438,6 @@ class ServiceProgram(CommandProgram):
         return found
 
     def judge(self, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
         timeout_seconds = self.trial.timeout_seconds
         ending = _judge_service(measured, self._kept, self.service, timeout_seconds)
         return confirmed(self.trial.workload.program, measured, ending)

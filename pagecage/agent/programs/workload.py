@@ -52,7 +52,6 @@ class ReportingProgram:
         return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
     def places(self, caged: Caged) -> dict[str, object]:
-        """Return the value of each {place} of the arguments."""
         storage = caged.storage
         return places(caged.files, storage.data_dir, self.trial.max_seconds, storage.folders)
 
@@ -68,7 +67,6 @@ class ReportingProgram:
         """Read the report of the ended workload, unless it was printed as an `end` line."""
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the workload, follow it through its measured part, and end it."""
         part = MeasuredPart(self.run, caged, is_whole_life=not self.has_handshake)
         argv = self.argv(caged)
         driver, context, processes = caged.driver, caged.context, caged.context.processes
@@ -156,7 +154,6 @@ class HandshakeProgram(ReportingProgram):
     """A workload of pagecage's own, or any other that implements the handshake."""
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the workload's command line. Raises RequirementMissed without its program."""
         own, request = self.trial.workload, self.run.request
         if not own.is_built_in and not os.access(own.program, os.X_OK):
             raise RequirementMissed.of(
@@ -174,7 +171,6 @@ class HandshakeProgram(ReportingProgram):
         part: MeasuredPart,
         process: HandshakeProcess,
     ) -> bool:
-        """Take the workload through its measured part; False if it does not get to its end."""
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         part.at_gate(lambda: process.has_exited, process.evicted_bytes)
