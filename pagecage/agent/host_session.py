@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
@@ -28,6 +27,7 @@ from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interruption, ToolProcesses
 from pagecage.linux.processes import kill_marked
 from pagecage.linux.systemd import Systemd
+from pagecage.model.json_codec import Json
 from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
 
@@ -41,7 +41,7 @@ class HostSession:
     """
 
     request: RunRequest
-    facts: dict[str, Any]
+    facts: Json
     disk: Disk
     systemd: Systemd
     cgroupfs: Cgroupfs
@@ -139,7 +139,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
 @contextmanager
 def open_session(
     request: RunRequest,
-    facts: dict[str, Any],
+    facts: Json,
     stream: FrameStream,
     interruption: Interruption,
     inbox: AnswerQueue,

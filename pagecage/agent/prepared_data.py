@@ -168,7 +168,7 @@ def prepare_data(run: TrialRun, storage: Storage) -> Storage:
     """Make or restore the data, if any. Raises RequirementMissed or NotPrepared."""
     if run.trial.data is None:
         return storage
-    if storage.kind == "container_layer":
+    if storage.data.kind == "container_layer":
         reason = "prepared data are on a disk, and this trial's files are in a container's layer"
         raise RequirementMissed.of(Requirement.STORAGE, reason, "use storage data")
     try:

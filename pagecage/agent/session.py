@@ -8,11 +8,10 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
@@ -27,7 +26,7 @@ from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, Tri
 from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.linux.block_device import LoopDisk, detach_loop_disk
 from pagecage.linux.child_processes import Interrupted, Interruption
-from pagecage.model.json_codec import to_json
+from pagecage.model.json_codec import Json, JsonView, to_json
 from pagecage.model.record import (
     MOST_RECORD_BYTES,
     RECORD_VERSION,
@@ -203,7 +202,7 @@ def _build_record(run: TrialRun) -> Record:
     return record_from_json(plain, "the record")
 
 
-def _workload(trial: Trial, kept: Mapping[str, Any]) -> dict[str, Any]:
+def _workload(trial: Trial, kept: JsonView) -> Json:
     argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
     command = trial.workload.command
     image = command.image if command else None

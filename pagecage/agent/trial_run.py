@@ -16,6 +16,7 @@ from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import RunRequest
 from pagecage.errors import HostError
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset, Trial
@@ -65,15 +66,15 @@ class Measured:
     """
 
     interval: MeasuredInterval | None
-    counters: Mapping[str, Any]
-    end: Mapping[str, Any]
-    exit: Mapping[str, Any]
+    counters: JsonView
+    end: JsonView
+    exit: JsonView
     last_line: str | None = None
     start_seconds: float | None = None
     is_timed_out: bool = False
     response: Mapping[str, float | None] = field(default_factory=dict)
     breach: Ending | None = None
-    cache: Mapping[str, Any] = field(default_factory=dict)
+    cache: JsonView = field(default_factory=dict)
 
 
 class Journal(Protocol):
@@ -97,11 +98,11 @@ class TrialRun:
     directory: Path
     cleanup: ExitStack = field(default_factory=ExitStack)
     phase: str = "requirements"
-    timings: list[dict[str, Any]] = field(default_factory=list)
-    sections: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
-    disks: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    timings: list[Json] = field(default_factory=list)
+    sections: defaultdict[str, Json] = field(default_factory=lambda: defaultdict(dict))
+    disks: dict[str, dict[str, Json]] = field(default_factory=dict)
     interval: MeasuredInterval | None = None
-    samples: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[Json] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
     ending: Ending = Ending("failed")
 
@@ -116,7 +117,7 @@ class TrialRun:
 
     def keep(self, section: str, disk: str = DATA_DISK, /, **values: Any) -> None:
         """Add values to a section of the record, or of another disk (`device` or `cage`)."""
-        sections: dict[str, dict[str, Any]] = self.sections
+        sections: dict[str, Json] = self.sections
         if disk != DATA_DISK:
             sections = self.disks.setdefault(disk, {})
         sections.setdefault(section, {}).update(values)

@@ -11,16 +11,16 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.linux.block_device import parse_mountinfo
 from pagecage.linux.procfs import read_text
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import Process, dying_with_parent, find_tool, replay, run, spawn
 
 PLUGIN = "libpcvolume.so"
@@ -97,7 +97,7 @@ class VolumeServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def command(self, command: JsonView) -> Json:
         """Return the answer to a command. Raises HostDied if the server has ended, or HostError."""
         try:
             return send_command(self.control_socket, command)
@@ -164,7 +164,7 @@ def glibc_version() -> tuple[int, int] | None:
     return (int(major), int(minor)) if name == "glibc" else None
 
 
-def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
+def send_command(control: Path, command: JsonView) -> Json:
     """Send one command; return the answer. Raises HostError if refused or not answered."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -172,7 +172,7 @@ def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
             connection.connect(str(control))
             connection.sendall(json.dumps(command).encode() + b"\n")
             with connection.makefile("rb") as lines:
-                answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
+                answer: Json = json.loads(lines.readline() or b"{}")
     except (OSError, ValueError) as error:
         raise HostError(f"the simulated volume does not answer: {error}") from None
     if "error" in answer:
@@ -352,7 +352,7 @@ _SET_US = 500.0
 _READS, _MOST_CPUS, _MOST_SECONDS = 600, 4, 0.8
 
 
-def path_latency_us(node: Path, command: Callable[[Mapping[str, Any]], dict[str, Any]]) -> float:
+def path_latency_us(node: Path, command: Callable[[JsonView], Json]) -> float:
     """Return what the path to a volume adds to a read at depth 1 of 4 KiB, in microseconds.
 
     The volume answers after a constant time, in which its bytes are read, so that the file below

@@ -26,6 +26,7 @@ from pagecage.linux.procfs import (
     read_text,
 )
 from pagecage.model.cage import IO_MAX_KEY
+from pagecage.model.json_codec import Json
 
 HITS = "memory.hits"
 """Key of the number of times that an imposed memory limit was met (memory.events, failcnt)."""
@@ -189,7 +190,7 @@ class CounterFiles(_OpenFiles):
         return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
 
 
-def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
+def read_counters(cgroup: Cgroup, *names: str) -> Json:
     """Return these counters of a cgroup, or all that records keep; None for a missing file."""
     files = CounterFiles(cgroup, names or COUNTERS)
     try:

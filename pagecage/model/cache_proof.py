@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import MIB, format_bytes
 
 TOLERANCE_BYTES = MIB
@@ -47,7 +47,7 @@ class CacheCheck:
     host_reclaimed_bytes: int | None = None
     limit_hits: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return asdict(self)
 
 
@@ -73,14 +73,14 @@ def tolerance_bytes(file_bytes: int) -> int:
     return max(TOLERANCE_BYTES, round(TOLERANCE_SHARE * file_bytes))
 
 
-def requested_bytes(program: str | None, end: Mapping[str, Any]) -> int | None:
+def requested_bytes(program: str | None, end: JsonView) -> int | None:
     """Return the distinct bytes of its files that a workload read, by its `end` line, or None."""
     count = end.get("distinct_bytes")
     is_known = program in _READERS and end.get("checksum") is not None and isinstance(count, int)
     return count if is_known else None
 
 
-def broken_reason(cache: Mapping[str, Any], requested_bytes: int | None = None) -> str | None:
+def broken_reason(cache: JsonView, requested_bytes: int | None = None) -> str | None:
     """Return why the proven state did not last; None if it did, by the checks so far."""
     start, go, end = (_check(cache, moment) for moment in MOMENTS)
     rules = _RULES.get(cache.get("requested", "any"))
@@ -108,7 +108,7 @@ def broken_reason(cache: Mapping[str, Any], requested_bytes: int | None = None) 
     return reason
 
 
-def _check(cache: Mapping[str, Any], moment: str) -> CacheCheck | None:
+def _check(cache: JsonView, moment: str) -> CacheCheck | None:
     found = cache.get(moment)
     return CacheCheck(**found) if found else None
 
@@ -254,7 +254,7 @@ def _resident_at_end(
     )
 
 
-def reclaim_is_unknown(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def reclaim_is_unknown(before: JsonView, after: JsonView) -> bool:
     """Return whether the limit reclaimed pages without a count, as cgroup v1 does."""
     hits = (after.get("limit_hits") or 0) - (before.get("limit_hits") or 0)
     return hits > 0 and after.get("reclaimed_bytes") is None

@@ -50,7 +50,7 @@ def is_attempt(value: Any) -> bool:
 
 
 def require_identifiers(
-    data: Mapping[str, Any], patterns: Mapping[str, re.Pattern[str]], where: str
+    data: JsonView, patterns: Mapping[str, re.Pattern[str]], where: str
 ) -> None:
     """Raise PagecageError for a value that does not have its key's pattern; None is accepted."""
     for key, pattern in patterns.items():
@@ -74,6 +74,10 @@ MOST_LINE_BYTES = 8 << 20
 OMITTED = {"omitted": True}
 """Metadata of a field whose key is left out with its default, as in files of earlier versions."""
 T = TypeVar("T")
+Json = dict[str, Any]
+"""An object of JSON, to be written."""
+JsonView = Mapping[str, Any]
+"""An object of JSON that is only read: facts of a host, a plan, counters of the kernel."""
 _SCALARS: Mapping[type, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -215,7 +219,7 @@ def _tuple_reader(inner: Reader) -> Reader:
 
 
 def _mapping_reader(inner: Reader) -> Reader:
-    def read(data: Any, where: str) -> Mapping[str, Any]:
+    def read(data: Any, where: str) -> JsonView:
         if not isinstance(data, Mapping):
             raise _wrong_kind(where)
         return {key: inner(item, _below(where, key)) for key, item in data.items()}
@@ -258,7 +262,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @cache
-def _omitted(kind: Any) -> Mapping[str, Any]:
+def _omitted(kind: Any) -> JsonView:
     return {one.name: one.default for one in fields(kind) if one.metadata == OMITTED}
 
 

@@ -11,10 +11,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.whole_files import text_sha256
 
 PublishedFigureRow = Mapping[str, str]
@@ -93,12 +93,12 @@ def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads((experiments / "articles" / "articles.toml").read_text(encoding="utf-8"))
 
 
-def read_definitions(experiments: Path) -> dict[str, Mapping[str, Any]]:
+def read_definitions(experiments: Path) -> dict[str, JsonView]:
     """Return the content of each definition by name. Raises PagecageError if it is not TOML."""
     return dict(_definitions(experiments))
 
 
-def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _definitions(experiments: Path) -> Iterator[tuple[str, JsonView]]:
     for file in sorted(experiments.glob("*.toml")):
         try:
             yield file.stem, tomllib.loads(file.read_text(encoding="utf-8"))
@@ -107,9 +107,9 @@ def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def rules_of(
-    definitions: Mapping[str, Mapping[str, Any]],
-) -> dict[str, dict[str, Mapping[str, Any]]]:
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    definitions: Mapping[str, JsonView],
+) -> dict[str, dict[str, JsonView]]:
+    found: dict[str, dict[str, JsonView]] = {}
     for name, definition in definitions.items():
         for claim in definition.get("claims", []):
             found.setdefault(claim["id"], {})[name] = claim
@@ -118,7 +118,7 @@ def rules_of(
 
 FILE = "rule-dates.csv"
 HINT = "run tools/update-rule-dates"
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: JsonView = {
     "rule": None,
     "response": None,
     "over_response": None,
@@ -156,19 +156,19 @@ class RuleDate:
         return self.id, self.experiment
 
 
-def rule_content(claim: Mapping[str, Any]) -> dict[str, Any]:
+def rule_content(claim: JsonView) -> Json:
     """Return the keys of a claim that decide its verdict and differ from their defaults."""
     values = {key: claim.get(key, default) for key, default in _DEFAULTS.items()}
     return {key: v for key, v in values.items() if v not in (_DEFAULTS[key], None, {})}
 
 
-def is_same_rule(planned: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+def is_same_rule(planned: JsonView, current: JsonView) -> bool:
     """Return whether a plan's rule, which is completed from its row, is the current one."""
     now, then = rule_content(current), rule_content(planned)
     return now == {key: v for key, v in then.items() if key in now or key not in OWN_FIGURE}
 
 
-def rule_sha256(claim: Mapping[str, Any]) -> str:
+def rule_sha256(claim: JsonView) -> str:
     """Return the SHA-256 of a rule's content, the first 16 digits."""
     text = json.dumps(rule_content(claim), sort_keys=True)
     return text_sha256(text)[:16]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.json_codec import Section
+from pagecage.model.json_codec import JsonView, Section
 
-Moment = Mapping[str, Any]
+Moment = JsonView
 SECTOR_BYTES = 512
 """Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 _OF_DISK = {"rios": "reads", "wios": "writes"}
@@ -60,7 +60,7 @@ def cpu_usec(moment: Moment) -> float | None:
     return None if used is None else float(used)
 
 
-Row = Mapping[str, Any]
+Row = JsonView
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class CageEvidence(Section):
     """The limits that were requested, and the evidence that they were in force."""
 
     name: str | None = None
-    requested: Mapping[str, Any] | None = None
+    requested: JsonView | None = None
     read_back: Mapping[str, str] | None = None
     read_back_after: Mapping[str, str] | None = None
     expected: Mapping[str, str] | None = None
@@ -136,8 +136,8 @@ class DeviceEvidence(Section):
     filesystem: str | None = None
     mount_point: str | None = None
     stack: tuple[str, ...] | None = None
-    queue_settings: Mapping[str, Any] | None = None
-    queue_settings_after: Mapping[str, Any] | None = None
+    queue_settings: JsonView | None = None
+    queue_settings_after: JsonView | None = None
     caches_below: tuple[Row, ...] | None = None
     storage: str | None = None
     storage_latency_us: int | None = None

@@ -21,6 +21,8 @@ from pagecage.model.json_codec import (
     TEXT,
     TRIAL_ID,
     WORD,
+    Json,
+    JsonView,
     from_line,
     require_identifiers,
     require_treatment,
@@ -59,7 +61,7 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
     return file
 
 
-def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str, Any]]:
+def read_lines(run_path: Path, record: Record, collector: str) -> list[Json]:
     """Return the whole JSON lines of a trace; none if it is missing."""
     file = trace_path(run_path, record, collector)
     rows = []
@@ -130,7 +132,7 @@ _FORMAT = "docs/FORMAT.md lists the keys"
 _RESTORE = "restore the folder as it was recorded"
 
 
-def read_plan(path: Path) -> Mapping[str, Any]:
+def read_plan(path: Path) -> JsonView:
     """Return plan.json of a run folder. Raises PagecageError if it is invalid or too new."""
     file = path / "plan.json"
     try:
@@ -161,7 +163,7 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     return dict(plan)
 
 
-def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
+def _check_identifiers(plan: JsonView, where: str) -> None:
     require_identifiers(plan, _PATTERNS, where)
     if len(plan["trials"]) > MOST_TRIALS:
         raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", _FORMAT)
@@ -182,14 +184,14 @@ def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
             require_identifiers({"name": name}, {"name": pattern}, where)
 
 
-def _part(table: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+def _part(table: JsonView, key: str, kind: type, where: str) -> Any:
     value = table.get(key)
     if value is not None and not isinstance(value, kind):
         raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
     return value or kind()
 
 
-def plan_sha256(plan: Mapping[str, Any]) -> str:
+def plan_sha256(plan: JsonView) -> str:
     """Return the SHA-256 of a plan without its own digest."""
     return document_sha256(plan, "plan_sha256")
 
@@ -204,7 +206,7 @@ def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
             raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
 
 
-def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
+def _check_treatments(plan: JsonView, file: Path) -> None:
     factors = plan["definition"].get("factors")
     if not isinstance(factors, dict) or not all(
         isinstance(levels, list) and levels for levels in factors.values()
@@ -220,12 +222,12 @@ def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
             raise PagecageError(f"{where} has a treatment that is not in the definition", _FORMAT)
 
 
-def read_facts(path: Path) -> tuple[Mapping[str, Any], ...]:
+def read_facts(path: Path) -> tuple[JsonView, ...]:
     """Return the facts files of a run folder, by name. Raises PagecageError."""
     return tuple(_facts(file) for file in sorted((path / "facts").glob("*.json")))
 
 
-def _facts(file: Path) -> Mapping[str, Any]:
+def _facts(file: Path) -> JsonView:
     try:
         facts = from_line(file.read_bytes())
     except UNREADABLE as error:
@@ -237,7 +239,7 @@ def _facts(file: Path) -> Mapping[str, Any]:
     return upgrade_facts(facts)
 
 
-def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+def check_records(path: Path, plan: JsonView, records: Sequence[Record]) -> None:
     """Raise PagecageError if there are no records, or records of another run."""
     file = f"{path}/records.jsonl"
     if not records:
@@ -259,7 +261,7 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
     _check_attempts(file, records)
 
 
-def _check_origin(file: str, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+def _check_origin(file: str, plan: JsonView, records: Sequence[Record]) -> None:
     cages = {trial["trial_id"]: trial.get("cage") or {} for trial in plan["trials"]}
     for record in records:
         if record.plan_sha256 != plan.get("plan_sha256", record.plan_sha256):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
-from pagecage.model.json_codec import is_attempt
+from pagecage.model.json_codec import Json, JsonView, is_attempt
 from pagecage.model.record import Record, record_from_json, with_outer_host
 from pagecage.model.run_files import trace_names
 from pagecage.model.trial import Trial
@@ -50,7 +50,7 @@ class FrameReceiver:
         host: ObservedHost,
         state: MachineState,
         plan: Plan,
-        listener: Callable[[Mapping[str, Any]], None],
+        listener: Callable[[JsonView], None],
     ) -> None:
         self._frames, self._answers, self._plan = frames, answers, plan
         self._trials = {trial.trial_id: trial for trial in plan.trials}
@@ -58,7 +58,7 @@ class FrameReceiver:
         self._next = folder.next_attempts()
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
         self._traces = TrialTraces(folder)
-        self._outer: dict[str, Any] = {}
+        self._outer: Json = {}
         self._counts: Counter[str] = Counter()
         self._attempt = 1
         self._phase = "requirements"
@@ -108,7 +108,7 @@ class FrameReceiver:
             expected |= {"emulated": state.emulated, "phase": self._phase, "error": reason}
             self._append(Record(**expected, outcome="interrupted"))
 
-    def _expected(self, trial: Trial) -> dict[str, Any]:
+    def _expected(self, trial: Trial) -> Json:
         keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
         return {
             "run_id": self._plan.run_id,
@@ -135,7 +135,7 @@ class FrameReceiver:
             raise BadFrame(f"a frame about the trial {trial_id!r}, which is not running")
         return self._trials[trial_id]
 
-    def _checked_record(self, data: Mapping[str, Any]) -> Record:
+    def _checked_record(self, data: JsonView) -> Record:
         try:
             record = record_from_json(data, "the agent's record")
         except PagecageError as error:
@@ -149,7 +149,7 @@ class FrameReceiver:
             raise BadFrame(f"a record of {trial.trial_id} whose {wrong[0]} is not the plan's")
         return record
 
-    def _receive_event(self, event: dict[str, Any]) -> None:
+    def _receive_event(self, event: Json) -> None:
         self._count_event(event["event"])
         match event["event"]:
             case "error":
@@ -193,13 +193,13 @@ class FrameReceiver:
         self.attempted[trial_id] += 1
         self._counts.clear()
 
-    def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
+    def _throttle(self, limits: Mapping[str, int]) -> Json:
         try:
             return {"read_back": self._host.throttle(limits)}
         except PagecageError as error:
             return {"error": error.message, "hint": error.hint}
 
-    def _command_volume(self, command: Mapping[str, Any], disk: str) -> dict[str, Any]:
+    def _command_volume(self, command: JsonView, disk: str) -> Json:
         try:
             return {"answer": self._host.command_volume(command, disk)}
         except PagecageError as error:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.model.json_codec import from_json
+from pagecage.model.json_codec import JsonView, from_json
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.uploads import UploadedFile
@@ -75,7 +74,7 @@ def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
     return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 
-def _copies(plan: Plan) -> Mapping[str, Any]:
+def _copies(plan: Plan) -> JsonView:
     return plan.document.get("replay") or plan.document.get("copies") or {}
 
 

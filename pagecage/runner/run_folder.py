@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record, TraceFile, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
@@ -191,7 +192,7 @@ class RunFolder:
         """Return the number of the next attempt of each trial that has records."""
         return {trial_id: last.number + 1 for trial_id, last in self.last_attempts().items()}
 
-    def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
+    def add_facts(self, facts: JsonView, restore_seq: int | None) -> None:
         """Write the facts of the host, once per machine state."""
         name = f"{facts.get('boot_id')}-{restore_seq}.json"
         _require_no_link(self.path / "facts")
@@ -242,7 +243,7 @@ def _require_no_link(path: Path) -> None:
         raise PagecageError(f"{path} is a symbolic link", _RESTORE)
 
 
-def needs_records(document: Mapping[str, Any]) -> bool:
+def needs_records(document: JsonView) -> bool:
     """Return whether the figures of a plan's records decide what else is run."""
     return bool(document.get("until_ci")) or rule_of(document) is not None
 

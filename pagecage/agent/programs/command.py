@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import common_disk, sidecar_of
@@ -33,6 +32,7 @@ from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.linux.page_cache import evict, resident_bytes
 from pagecage.linux.procfs import listener, listens
 from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import FRESH_HOME, CommandSpec, Dataset, ImageSpec
 from pagecage.units import MIB
@@ -169,7 +169,7 @@ class CommandProgram:
     def _disk(self, storage: Storage, files: tuple[Path, ...]) -> Disk:
         directory = self.spec.directory
         paths = files or ((Path(directory),) if directory else ())
-        if storage.kind == "volume" and storage.is_own:
+        if storage.data.kind == "volume" and storage.data.is_own:
             for file in files:
                 if file.stat().st_dev != storage.data_dir.stat().st_dev:
                     raise RequirementMissed.of(
@@ -177,8 +177,8 @@ class CommandProgram:
                         f"{file} is not on the simulated volume",
                         "have it copied there: --copy, or a relative path for --cold",
                     )
-        if storage.is_own or not paths:
-            return storage.disk
+        if storage.data.is_own or not paths:
+            return storage.data.disk
         try:
             disk = common_disk(paths, resolve_disk)
         except HostError as error:
@@ -196,7 +196,7 @@ class CommandProgram:
         None if the command's files lie on another disk and the largest is too small, or is to stay
         in the page cache, from which fio drops a file that it opens.
         """
-        if storage.is_own:
+        if storage.data.is_own:
             return files.paths[0] if files.paths else None
         if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
             return None
@@ -321,9 +321,7 @@ class CommandProgram:
 
         return next_piece
 
-    def _end(
-        self, caged: Caged, program: GatedProcess, seen: _CommandObservation | None
-    ) -> dict[str, Any]:
+    def _end(self, caged: Caged, program: GatedProcess, seen: _CommandObservation | None) -> Json:
         """End it, by SIGTERM if it served, else by SIGKILL; return the record's `exit`."""
         is_serving = seen is not None and seen.ready_at is not None
         processes = caged.context.processes
@@ -353,10 +351,11 @@ def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
     """Return the directories of the layers, and the paths that are mounted."""
-    if storage.is_own:
+    if storage.data.is_own:
+        kind = storage.data.kind
         raise RequirementMissed.of(
             Requirement.STORAGE,
-            f"the layers of an image cannot lie on a disk made for the trial ({storage.kind})",
+            f"the layers of an image cannot lie on a disk made for the trial ({kind})",
             "use --host vm, or --enforced-by cgroup",
         )
     mounts = mounted_paths(image)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from pagecage.model.json_codec import Json
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _KEEP_BYTES = 2000
@@ -167,7 +168,7 @@ class GatedProcess(TailedProcess):
             self._pidfd = -1
         return status
 
-    def stdout(self) -> dict[str, Any] | None:
+    def stdout(self) -> Json | None:
         """Return size and hash of standard output; None while another process holds it open."""
         if self.threads[0].is_alive():
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,11 @@ from typing import Any
 
 from pagecage.agent.caging import Caged
 from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.facts import describe_disk
 from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
 from pagecage.linux import block_device, procfs
-from pagecage.linux.block_device import on_disk_bytes
+from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import resident_bytes, uptodate_bytes
 from pagecage.linux.processes import ProcessInfo
@@ -31,6 +30,7 @@ from pagecage.model.cache_proof import (
     requested_bytes,
     tolerance_bytes,
 )
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import COLD_METADATA
@@ -235,7 +235,7 @@ def exit_to_json(
     status: int,
     *,
     ended_by_itself: bool,
-) -> dict[str, Any]:
+) -> Json:
     """Return the `exit` of a record; `seen` is None for a program that was never let go."""
     left_behind, escaped = (seen.left_behind, seen.escaped) if seen else ([], [])
     return {
@@ -253,14 +253,14 @@ def describe_status(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def describe_escaped(process: Mapping[str, Any]) -> str:
+def describe_escaped(process: JsonView) -> str:
     return (
         f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
         " hold"
     )
 
 
-def name_process(process: Mapping[str, Any]) -> str:
+def name_process(process: JsonView) -> str:
     return f"{process['name']} (process {process['pid']})"
 
 
@@ -282,7 +282,7 @@ class MeasuredPart:
         self.deadline = self._launched + run.trial.timeout_seconds
         self.start_seconds: float | None = None
         self.interval: MeasuredInterval | None = None
-        self.counters: dict[str, Any] = {}
+        self.counters: Json = {}
         self.cache = self._checks.found
 
     def before_launch(self) -> None:
@@ -353,11 +353,8 @@ class MeasuredPart:
         run.interval = self.interval
         self._limits.keep_after(caged.context, rewrites_io_max=bool(caged.controllers))
         # Another process may have changed the queue settings.
-        settings = describe_disk(caged.disk)["queue_settings"]
-        run.keep("device", queue_settings_after=settings)
-        for name, other in caged.storage.disks.items():
-            settings = describe_disk(other.disk)["queue_settings"]
-            run.keep("device", name, queue_settings_after=settings)
+        for name, one in caged.storage.disks.items():
+            run.keep("device", name, queue_settings_after=read_queue_settings(one.disk))
         self._keep_settings("after")
         self._checks.at_end(self.interval)
 
@@ -374,7 +371,7 @@ class MeasuredPart:
         self._run.keep("machine", **{moment: found})
 
 
-def _all_counters(context: LaunchContext) -> dict[str, Any]:
+def _all_counters(context: LaunchContext) -> Json:
     disk, *others = (
         {
             "device": procfs.read_device(disk.maj_min),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import find_files
@@ -17,6 +15,7 @@ from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import MissedRequirement, Requirement
 
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
@@ -36,11 +35,11 @@ class ReportingProgram:
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
         """Return the datasets and the files of the prepared data. Raises RequirementMissed."""
         if storage.data_directory is None:
-            return ProgramFiles(datasets, storage.disk)
+            return ProgramFiles(datasets, storage.data.disk)
         found = find_files((storage.data_directory,))
         if isinstance(found, MissedRequirement):
             raise RequirementMissed([found])
-        return ProgramFiles((*datasets, *found), storage.disk)
+        return ProgramFiles((*datasets, *found), storage.data.disk)
 
     def calibration_file(
         self,
@@ -78,7 +77,7 @@ class ReportingProgram:
         else:  # its input is closed at once
             process = HandshakeProcess(driver.command(context, argv), has_handshake=False)
         processes.launched(process.process.pid)
-        is_timed_out, found = False, dict[str, Any]()
+        is_timed_out, found = False, Json()
         try:
             is_done = self.follow(caged, part, process)
             is_timed_out = not is_done and time.monotonic() >= part.deadline
@@ -139,7 +138,7 @@ def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool
     return Ending("ok")
 
 
-def _describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:
+def _describe_fault(end: JsonView, last_line: str | None) -> str:
     own = end.get("response", {})
     counted = [
         f"{value:,.0f} {name.replace('_', ' ')}"

@@ -17,7 +17,7 @@ from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.programs import command
 from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.session import run_trial
-from pagecage.agent.storage import Storage
+from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.record import read_records
 from pagecage.model.requirements import MissedRequirement
@@ -394,9 +394,8 @@ def test_what_calibration_reads(
     files = ProgramFiles(
         (own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk
     )
-    found = CommandProgram(run).calibration_file(
-        Storage("data", disk, machine.data), files, run.trial.cage
-    )
+    storage = Storage({"data": TrialDisk("data", disk, machine.data)})
+    found = CommandProgram(run).calibration_file(storage, files, run.trial.cage)
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
 
