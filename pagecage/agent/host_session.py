@@ -90,18 +90,15 @@ def alone(spool: Path) -> Iterator[None]:
         place = MACHINE if MACHINE.is_dir() else Path("/")
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _lock_machine(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                user = user_of_machine() or "a process of a container"
+                reason = f"another run is using this machine ({user})"
+                raise HostError(reason, "wait for it") from None
             yield
         finally:
             os.close(descriptor)
-
-
-def _lock_machine(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        user = user_of_machine() or "a process of a container"
-        raise HostError(f"another run is using this machine ({user})", "wait for it") from None
 
 
 def user_of_machine() -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,11 +193,8 @@ class CounterFiles(_OpenFiles):
 
 def read_counters(cgroup: Cgroup, *names: str) -> Json:
     """Return these counters of a cgroup, or all that records keep; None for a missing file."""
-    files = CounterFiles(cgroup, names or COUNTERS)
-    try:
+    with closing(CounterFiles(cgroup, names or COUNTERS)) as files:
         return {name: files.read(name) for name in names or COUNTERS}
-    finally:
-        files.close()
 
 
 # --- Limits ---------------------------------------------------------------------------------------
@@ -294,11 +292,8 @@ def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
 
 
 def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
-    files = LimitFiles(cgroup)
-    try:
+    with closing(LimitFiles(cgroup)) as files:
         return files.read(maj_min)
-    finally:
-        files.close()
 
 
 def limited_disks(cgroup: Cgroup) -> list[str]:

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -36,9 +36,6 @@ class ProcessInfo:
     pid: int
     name: str
     cgroup: str
-
-    def to_json(self) -> Json:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

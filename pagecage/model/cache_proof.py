@@ -7,9 +7,9 @@ verdict on the cache state applies them again (docs/METHODOLOGY.md, "Cache state
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.json_codec import JsonView
 from pagecage.units import MIB, format_bytes
 
 TOLERANCE_BYTES = MIB
@@ -47,9 +47,6 @@ class CacheCheck:
     host_reclaimed_bytes: int | None = None
     limit_hits: int | None = None
 
-    def to_json(self) -> Json:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class _Evidence:
@@ -82,7 +79,9 @@ def requested_bytes(program: str | None, end: JsonView) -> int | None:
 
 def broken_reason(cache: JsonView, requested_bytes: int | None = None) -> str | None:
     """Return why the proven state did not last; None if it did, by the checks so far."""
-    start, go, end = (_check(cache, moment) for moment in MOMENTS)
+    start, go, end = (
+        CacheCheck(**found) if (found := cache.get(moment)) else None for moment in MOMENTS
+    )
     rules = _RULES.get(cache.get("requested", "any"))
     if rules is None or start is None:
         return None
@@ -106,11 +105,6 @@ def broken_reason(cache: JsonView, requested_bytes: int | None = None) -> str | 
     if go is not None and end is not None and reason is None:
         reason = at_end(evidence, start, go, end)
     return reason
-
-
-def _check(cache: JsonView, moment: str) -> CacheCheck | None:
-    found = cache.get(moment)
-    return CacheCheck(**found) if found else None
 
 
 def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:

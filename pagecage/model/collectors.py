@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.json_codec import COLLECTOR, Json, JsonView
+from pagecage.model.json_codec import COLLECTOR, Json, JsonView, from_line
 
 TRACES: Mapping[str, tuple[str, ...]] = {
     "iostat": ("iostat.json",),
@@ -89,21 +88,12 @@ class FieldValues:
 def parse_line(text: str) -> Json:
     """Return the object of a line. Raises LineError for anything else, also for NaN."""
     try:
-        data = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise LineError(_beginning(text)) from None
+        data = from_line(text)
+    except ValueError:
+        data = None
     if not isinstance(data, dict):
-        raise LineError(_beginning(text))
+        raise LineError(repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"))
     return data
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _beginning(text: str) -> str:
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return repr(shown)
 
 
 def field_values(line: JsonView, arrived: float, started: float) -> FieldValues:

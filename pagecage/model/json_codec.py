@@ -36,7 +36,7 @@ STATE_ID = re.compile(r"[0-9a-f]{1,64}(-[0-9]{1,20})?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_ATTEMPTS = 10_000
 """Attempts at one trial."""
-_HINT = "docs/FORMAT.md lists the keys"
+KEYS_HINT = "docs/FORMAT.md lists the keys"
 
 
 def is_identifier(value: Any, pattern: re.Pattern[str]) -> bool:
@@ -57,7 +57,8 @@ def require_identifiers(
         value = data.get(key)
         if value is not None and not is_identifier(value, pattern):
             shown = repr(value)[:80]
-            raise PagecageError(f"{where}: {key!r} is {shown}, which is not an identifier", _HINT)
+            reason = f"{where}: {key!r} is {shown}, which is not an identifier"
+            raise PagecageError(reason, KEYS_HINT)
 
 
 def require_treatment(treatment: Any, where: str) -> None:
@@ -65,10 +66,9 @@ def require_treatment(treatment: Any, where: str) -> None:
     if not isinstance(treatment, Mapping) or not all(
         is_identifier(word, TEXT) for pair in treatment.items() for word in pair
     ):
-        raise PagecageError(f"{where}: 'treatment' does not hold levels by factor", _HINT)
+        raise PagecageError(f"{where}: 'treatment' does not hold levels by factor", KEYS_HINT)
 
 
-KEYS_HINT = "docs/FORMAT.md lists the keys"
 MOST_LINE_BYTES = 8 << 20
 """The longest line of a file of JSON lines: a record with what the controller adds to it."""
 OMITTED = {"omitted": True}
@@ -108,7 +108,7 @@ def from_json(kind: type[T], data: Any, where: str = "") -> T:
     return value
 
 
-def from_line(line: bytes) -> Any:
+def from_line(line: bytes | str) -> Any:
     """Return the data of a line of JSON. Raises ValueError, also for NaN and deep nesting."""
     try:
         return json.loads(line, parse_constant=_no_number)

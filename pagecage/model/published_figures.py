@@ -95,15 +95,13 @@ def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
 
 def read_definitions(experiments: Path) -> dict[str, JsonView]:
     """Return the content of each definition by name. Raises PagecageError if it is not TOML."""
-    return dict(_definitions(experiments))
-
-
-def _definitions(experiments: Path) -> Iterator[tuple[str, JsonView]]:
+    found: dict[str, JsonView] = {}
     for file in sorted(experiments.glob("*.toml")):
         try:
-            yield file.stem, tomllib.loads(file.read_text(encoding="utf-8"))
+            found[file.stem] = tomllib.loads(file.read_text(encoding="utf-8"))
         except UNREADABLE as error:
             raise PagecageError(f"{file.name}: {why_unreadable(error)}", f"edit {file}") from None
+    return found
 
 
 def rules_of(

@@ -271,17 +271,12 @@ def read_records(path: Path) -> Iterator[Record]:
 def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iterator[Record]:
     """Yield the records of lines of a file, the first of which has this number."""
     for place, data in from_lines(lines, f"{path.parent.name}/{path.name}", str(path), first):
-        _check_digest(data, place)
+        written = data.get("record_sha256") if isinstance(data, dict) else None
+        if written is not None and written != record_digest(data):
+            changed = f"the record of trial {data.get('trial_id')} was changed"
+            hint = "restore the folder as it was recorded"
+            raise PagecageError(f"{place}: {changed} after it was written", hint)
         yield record_from_json(data, place)
-
-
-def _check_digest(data: Any, where: str) -> None:
-    written = data.get("record_sha256") if isinstance(data, dict) else None
-    if written is not None and written != record_digest(data):
-        raise PagecageError(
-            f"{where}: the record of trial {data.get('trial_id')} was changed after it was written",
-            "restore the folder as it was recorded",
-        )
 
 
 def with_outer_host(record: Record, outer_host: JsonView | None) -> Record:

@@ -16,6 +16,7 @@ from pagecage.model.json_codec import (
     DISK,
     EXPERIMENT,
     HOST,
+    KEYS_HINT,
     RUN_ID,
     SIZE,
     TEXT,
@@ -128,7 +129,6 @@ MOST_PLAN_BYTES = 256 << 20
 """The longest plan.json."""
 MOST_TRIALS = 100_000
 """Trials of a plan."""
-_FORMAT = "docs/FORMAT.md lists the keys"
 _RESTORE = "restore the folder as it was recorded"
 
 
@@ -147,14 +147,14 @@ def read_plan(path: Path) -> JsonView:
         raise PagecageError(message, "repeat the run") from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
-        raise PagecageError(f"{file}: 'plan_version' is not an integer", _FORMAT)
+        raise PagecageError(f"{file}: 'plan_version' is not an integer", KEYS_HINT)
     if isinstance(version, int) and version > PLAN_VERSION:
         raise PagecageError(
             f"{file} has format version {version}", "use a newer pagecage to read it"
         )
     _check(plan, _KEYS, str(file))
     if not isinstance(plan.get("until_ci"), float | None):
-        raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
+        raise PagecageError(f"{file}: 'until_ci' is not a number", KEYS_HINT)
     _check_treatments(plan, file)
     _check_identifiers(plan, str(file))
     digest = plan_sha256(plan)
@@ -166,10 +166,10 @@ def read_plan(path: Path) -> JsonView:
 def _check_identifiers(plan: JsonView, where: str) -> None:
     require_identifiers(plan, _PATTERNS, where)
     if len(plan["trials"]) > MOST_TRIALS:
-        raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", _FORMAT)
+        raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", KEYS_HINT)
     ids = [trial["trial_id"] for trial in plan["trials"]]
     if len(set(ids)) < len(ids):
-        raise PagecageError(f"{where} has two trials of one name", _FORMAT)
+        raise PagecageError(f"{where} has two trials of one name", KEYS_HINT)
     for trial in plan["trials"]:
         require_identifiers(trial, {"trial_id": TRIAL_ID, "experiment": EXPERIMENT}, where)
         require_treatment(trial["treatment"], where)
@@ -187,7 +187,7 @@ def _check_identifiers(plan: JsonView, where: str) -> None:
 def _part(table: JsonView, key: str, kind: type, where: str) -> Any:
     value = table.get(key)
     if value is not None and not isinstance(value, kind):
-        raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
+        raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", KEYS_HINT)
     return value or kind()
 
 
@@ -198,12 +198,12 @@ def plan_sha256(plan: JsonView) -> str:
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
     if not isinstance(table, dict):
-        raise PagecageError(f"{where} is not a JSON object", _FORMAT)
+        raise PagecageError(f"{where} is not a JSON object", KEYS_HINT)
     for key, kind in keys.items():
         if key not in table:
-            raise PagecageError(f"{where} lacks {key!r}", _FORMAT)
+            raise PagecageError(f"{where} lacks {key!r}", KEYS_HINT)
         if not isinstance(table[key], kind):
-            raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
+            raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", KEYS_HINT)
 
 
 def _check_treatments(plan: JsonView, file: Path) -> None:
@@ -211,32 +211,31 @@ def _check_treatments(plan: JsonView, file: Path) -> None:
     if not isinstance(factors, dict) or not all(
         isinstance(levels, list) and levels for levels in factors.values()
     ):
-        raise PagecageError(f"{file}: its definition has no factors", _FORMAT)
+        raise PagecageError(f"{file}: its definition has no factors", KEYS_HINT)
     if not isinstance(plan["definition"].get("question"), str):
-        raise PagecageError(f"{file}: its definition has no question", _FORMAT)
+        raise PagecageError(f"{file}: its definition has no question", KEYS_HINT)
     for number, trial in enumerate(plan["trials"]):
         where = f"{file}: trial {number}"
         _check(trial, _TRIAL_KEYS, where)
         strange = set(trial["treatment"]) ^ set(factors)
         if strange or any(level not in factors[name] for name, level in trial["treatment"].items()):
-            raise PagecageError(f"{where} has a treatment that is not in the definition", _FORMAT)
+            raise PagecageError(f"{where} has a treatment that is not in the definition", KEYS_HINT)
 
 
 def read_facts(path: Path) -> tuple[JsonView, ...]:
     """Return the facts files of a run folder, by name. Raises PagecageError."""
-    return tuple(_facts(file) for file in sorted((path / "facts").glob("*.json")))
-
-
-def _facts(file: Path) -> JsonView:
-    try:
-        facts = from_line(file.read_bytes())
-    except UNREADABLE as error:
+    found = []
+    for file in sorted((path / "facts").glob("*.json")):
         hint = f"rm {file}: facts do not affect results"
-        raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None
-    if not isinstance(facts, dict):
-        reason = f"{file} does not hold facts"
-        raise PagecageError(reason, f"rm {file}: facts do not affect results")
-    return upgrade_facts(facts)
+        try:
+            facts = from_line(file.read_bytes())
+        except UNREADABLE as error:
+            reason = f"{file} is not valid JSON: {why_unreadable(error)}"
+            raise PagecageError(reason, hint) from None
+        if not isinstance(facts, dict):
+            raise PagecageError(f"{file} does not hold facts", hint)
+        found.append(upgrade_facts(facts))
+    return tuple(found)
 
 
 def check_records(path: Path, plan: JsonView, records: Sequence[Record]) -> None:
@@ -256,7 +255,7 @@ def check_records(path: Path, plan: JsonView, records: Sequence[Record]) -> None
             raise PagecageError(f"{file} has a record of another run, {record.run_id}", _RESTORE)
         if dict(record.treatment) != planned[record.trial_id]:
             message = f"{file}: trial {record.trial_id} has another treatment than its plan"
-            raise PagecageError(message, _FORMAT)
+            raise PagecageError(message, KEYS_HINT)
     _check_origin(file, plan, records)
     _check_attempts(file, records)
 

@@ -6,7 +6,7 @@ import base64
 import json
 import select
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -169,19 +169,12 @@ class FrameReceiver:
             case "input_wanted":
                 event["answer"] = partial(self._answer, event["question"])
             case "throttle_wanted":
-                answer = self._throttle(event["limits"])
-                self._answer(event["question"], json.dumps(answer).encode())
+                throttled = partial(self._host.throttle, event["limits"])
+                self._answer_from_host(event["question"], "read_back", throttled)
             case "volume_wanted":
-                answer = self._command_volume(event["command"], event["disk"])
-                self._answer(event["question"], json.dumps(answer).encode())
+                commanded = partial(self._host.command_volume, event["command"], event["disk"])
+                self._answer_from_host(event["question"], "answer", commanded)
         self._listener(event)
-
-    def _count_event(self, kind: str) -> None:
-        is_question = kind == "input_wanted"
-        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
-        self._counts[counted] += 1
-        if self._counts[counted] > most:
-            raise BadFrame(f"more than {most} events within one trial")
 
     def _begin_trial(self, trial_id: str, attempt: int) -> None:
         is_next = attempt == self._next.get(trial_id, 1) or (trial_id, attempt) in self._known
@@ -193,23 +186,26 @@ class FrameReceiver:
         self.attempted[trial_id] += 1
         self._counts.clear()
 
-    def _throttle(self, limits: Mapping[str, int]) -> Json:
-        try:
-            return {"read_back": self._host.throttle(limits)}
-        except PagecageError as error:
-            return {"error": error.message, "hint": error.hint}
-
-    def _command_volume(self, command: JsonView, disk: str) -> Json:
-        try:
-            return {"answer": self._host.command_volume(command, disk)}
-        except PagecageError as error:
-            self._has_volume_ended |= isinstance(error, HostDied)
-            return {"error": error.message, "hint": error.hint}
+    def _count_event(self, kind: str) -> None:
+        is_question = kind == "input_wanted"
+        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
+        self._counts[counted] += 1
+        if self._counts[counted] > most:
+            raise BadFrame(f"more than {most} events within one trial")
 
     def _end_without_volume(self) -> None:
         if self._has_volume_ended and self._answers is not None:
             with suppress(OSError):
                 self._answers.close()
+
+    def _answer_from_host(self, question: str, key: str, ask: Callable[[], object]) -> None:
+        answer: Json
+        try:
+            answer = {key: ask()}
+        except PagecageError as error:
+            self._has_volume_ended |= key == "answer" and isinstance(error, HostDied)
+            answer = {"error": error.message, "hint": error.hint}
+        self._answer(question, json.dumps(answer).encode())
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send an answer to the agent, which may have ended, from any thread."""

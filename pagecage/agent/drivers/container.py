@@ -324,7 +324,7 @@ class ImageDriver(ClientDriver):
 
     def prepare(self) -> Json:
         keep_on_data_disk(self._engine)
-        facts = self._engine.ready().to_json()
+        facts = vars(self._engine.ready())
         return {"engine": facts, "image": provide_image(self._engine, self._image)}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:

@@ -98,7 +98,7 @@ class DockerDriver(ClientDriver):
     def prepare(self) -> Json:
         facts = self._engine.ready()
         self._engine.load_root()
-        return {"engine": facts.to_json()}
+        return {"engine": vars(facts)}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         self._is_made = True

@@ -9,7 +9,7 @@ import re
 import shutil
 import tarfile
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.settings import OF_OURS
@@ -198,9 +198,6 @@ class EngineFacts:
     rootless: bool
     data_root: str
     lacks_io: bool
-
-    def to_json(self) -> Json:
-        return asdict(self)
 
 
 def docker_facts(info: JsonView) -> EngineFacts:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
@@ -39,9 +39,6 @@ class Fidelity:
     aspect: str
     state: str
     reason: str
-
-    def to_json(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def count_as_provider(

@@ -61,7 +61,7 @@ class CacheChecks:
         self._keep(charge_lag_bytes=charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes()))
         files = self._caged.files
         self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in files)
-        start = self._check(sum(resident for resident, _ in self._at_start)).to_json()
+        start = vars(self._check(sum(resident for resident, _ in self._at_start)))
         self._keep(start=start)
         self._require()
         if is_go:
@@ -70,8 +70,8 @@ class CacheChecks:
     def at_go(self, evicted_bytes: int = 0) -> None:
         """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
-            go = self._check(sum(map(resident_bytes, self._caged.files))).to_json()
-            self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
+            go = self._check(sum(map(resident_bytes, self._caged.files)))
+            self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=vars(go))
             self._require()
 
     def at_end(self, interval: MeasuredInterval) -> None:
@@ -89,7 +89,7 @@ class CacheChecks:
         rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
         pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
         least = min(pages) * kernel_page_bytes() if pages else None
-        self._keep(end=end.to_json(), came_bytes=came, least_resident_bytes=least)
+        self._keep(end=vars(end), came_bytes=came, least_resident_bytes=least)
 
     def _require(self) -> None:
         if reason := broken_reason(self.found):
@@ -243,8 +243,8 @@ def exit_to_json(
         "oom_kill": processes.oom_kills(),
         "stderr_tail": program.stderr_lines()[-STDERR_LINES:],
         "ended_by_itself": ended_by_itself,
-        "left_behind": [process.to_json() for process in left_behind],
-        "escaped": [process.to_json() for process in escaped],
+        "left_behind": list(map(vars, left_behind)),
+        "escaped": list(map(vars, escaped)),
     }
 
 

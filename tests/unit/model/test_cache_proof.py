@@ -40,7 +40,7 @@ def cache(
         "file_bytes": FILES,
         "charge_lag_bytes": LAG,
         "resident_bytes_before": FILES if requested == "resident" else 0,
-        **{moment: check.to_json() for moment, check in checks.items() if check},
+        **{moment: dict(vars(check)) for moment, check in checks.items() if check},
         **more,
     }
 
@@ -145,8 +145,8 @@ def test_a_step_in_a_sibling_slice_keeps_its_pages() -> None:
 @pytest.mark.parametrize("missing", ["charged_bytes", "read_bytes"])
 def test_a_missing_counter_breaks_no_state(missing: str) -> None:
     """The other counter still works."""
-    start, go = (CacheCheck(0, 0, 0, 0, 0).to_json() | {missing: None} for _ in range(2))
-    end = CacheCheck(FILES, FILES, FILES, 0, 0).to_json() | {missing: None}
+    start, go = (vars(CacheCheck(0, 0, 0, 0, 0)) | {missing: None} for _ in range(2))
+    end = vars(CacheCheck(FILES, FILES, FILES, 0, 0)) | {missing: None}
     found = cache("cold", NOTHING, came_bytes=FILES) | {"start": start, "go": go, "end": end}
     assert broken_reason(found, FILES) is None
     other = {"charged_bytes": "read_bytes", "read_bytes": "charged_bytes"}[missing]

@@ -17,9 +17,9 @@ from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES
 
-NOTHING = CacheCheck(0, 0, 0, 0, 0).to_json()
+NOTHING = vars(CacheCheck(0, 0, 0, 0, 0))
 HONEST = {"start": NOTHING, "go": NOTHING, "charge_lag_bytes": MIB}
-ALL_READ = CacheCheck(FILE_BYTES, FILE_BYTES, FILE_BYTES, 0, 0).to_json()
+ALL_READ = vars(CacheCheck(FILE_BYTES, FILE_BYTES, FILE_BYTES, 0, 0))
 
 
 def stored_records(name: str) -> list[dict[str, Any]]:
@@ -89,11 +89,11 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
     ("checks", "message"),
     [
         (
-            {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
+            {"start": vars(CacheCheck(4096, 0, 0, 0, 0))},
             "before the program started, another process had read 4 KiB",
         ),
         (
-            {"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()},
+            {"go": vars(CacheCheck(8 * MIB, 0, 0, 0, 0))},
             "before `go`, another process had read 8 MiB",
         ),
         (
