@@ -5,14 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
-from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.facts import Tracefs, find_systemd
 from pagecage.agent.limits.calibration import Calibrator, remove_scratch
@@ -30,6 +30,36 @@ from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import Json
 from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
+
+
+@dataclass(frozen=True)
+class Tracers:
+    """Both tracers. A machine state can be saved with them attached, which takes seconds."""
+
+    children: ToolProcesses
+    faults: FaultTracer
+    blocks: BlockLatencyTracer
+
+    @classmethod
+    def of(cls, spool: Path) -> Tracers:
+        children = ToolProcesses(spool)
+        return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
+
+    @property
+    def all(self) -> tuple[FaultTracer, BlockLatencyTracer]:
+        return self.faults, self.blocks
+
+    def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
+        return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]
+
+    def keep_only(self, wanted: Collection[str]) -> None:
+        """Detach all other tracers, because an attached tracer slows the measured program down."""
+        for tracer in self.all:
+            if tracer.name not in wanted:
+                tracer.stop()
+
+    def stop(self) -> None:
+        self.keep_only(())
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.facts import find_systemd, read_facts
-from pagecage.agent.host_session import sweep
+from pagecage.agent.host_session import Tracers, sweep
 from pagecage.agent.protocol import (
     AnswerQueue,
     FileStream,

@@ -14,10 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.data_files import free_bytes, make_room, sidecar_of
 from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
-from pagecage.agent.host_session import HostSession, alone, open_session, sweep
+from pagecage.agent.host_session import HostSession, Tracers, alone, open_session, sweep
 from pagecage.agent.phases import run_phases
 from pagecage.agent.prepared_data import FOLDER
 from pagecage.agent.programs.registry import PROGRAMS

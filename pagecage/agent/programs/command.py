@@ -238,17 +238,9 @@ class CommandProgram:
                 part.end(seen.ready_at or seen.exited_at)
         finally:
             found = self._end(caged, program, seen)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end={},
-            exit=found,
-            cache=part.cache,
-            last_line=program.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=seen is not None and not seen.is_done(spec),
-            response=seen.times(spec) if seen else {},
-        )
+        is_timed_out = seen is not None and not seen.is_done(spec)
+        response = seen.times(spec) if seen else {}
+        return part.measured(program, found, is_timed_out=is_timed_out, response=response)
 
     def launch(self, caged: Caged, argv: list[str]) -> GatedProcess:
         """Start the program in its cage, where it waits at its gate."""

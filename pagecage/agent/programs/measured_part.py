@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.agent.caging import Caged
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.file_trees import sync_file_system
-from pagecage.agent.programs.gated_process import GatedProcess
+from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
 from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
@@ -357,6 +357,27 @@ class MeasuredPart:
             run.keep("device", name, queue_settings_after=read_queue_settings(one.disk))
         self._keep_settings("after")
         self._checks.at_end(self.interval)
+
+    def measured(
+        self,
+        process: TailedProcess,
+        found: Json,
+        *,
+        is_timed_out: bool,
+        response: Mapping[str, float | None] | None = None,
+    ) -> Measured:
+        """Return the results of a process whose `exit` was found."""
+        return Measured(
+            self.interval,
+            self.counters,
+            {},
+            found,
+            process.last_line(),
+            self.start_seconds,
+            is_timed_out,
+            response or {},
+            cache=self.cache,
+        )
 
     def _read_counters(self, moment: str) -> None:
         self.counters[moment] = _all_counters(self._caged.context)

@@ -364,17 +364,9 @@ class ServiceProgram(CommandProgram):
                 driven.drive()
         finally:
             found = self._end_server(caged, server, seen)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end={},
-            exit=found,
-            cache=part.cache,
-            last_line=server.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=seen is not None and seen.is_timed_out,
-            response=self._responses(part, seen) if seen else {},
-        )
+        is_timed_out = seen is not None and seen.is_timed_out
+        response = self._responses(part, seen) if seen else {}
+        return part.measured(server, found, is_timed_out=is_timed_out, response=response)
 
     def _pin_server(
         self, caged: Caged, server: GatedProcess, cpus: Iterable[int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pagecage.agent.caging import Caged, ProgramFiles
@@ -89,17 +90,9 @@ class ReportingProgram:
             self.run.keep("workload", end=process.end)
             self.run.samples = list(process.samples)
         self.take_report(process)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end=process.end,
-            exit=found,
-            cache=part.cache,
-            last_line=process.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=is_timed_out,
-            breach=Ending("failed", str(process.breach)) if process.breach else None,
-        )
+        breach = Ending("failed", str(process.breach)) if process.breach else None
+        measured = part.measured(process, found, is_timed_out=is_timed_out)
+        return replace(measured, end=process.end, breach=breach)
 
     def judge(self, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
