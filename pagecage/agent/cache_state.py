@@ -10,7 +10,7 @@ from pathlib import Path
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.command import CANNOT, fill_all, places, program_path
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.linux.cgroup import Cgroup, own_cgroup
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import (
@@ -22,7 +22,7 @@ from pagecage.linux.page_cache import (
     resident_bytes,
 )
 from pagecage.model.json_codec import Json
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import SetupStep
 from pagecage.process import run as run_process
 

@@ -17,7 +17,7 @@ from pagecage.agent.limits.fidelity import IoMaxController
 from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.protocol import ask
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import Cgroup, ancestors
@@ -33,7 +33,7 @@ from pagecage.model.cage import (
     limits_not_in_force,
 )
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.units import kernel_page_bytes
 
 _START_SECONDS, _POLL_SECONDS = 60.0, 0.01

@@ -31,7 +31,7 @@ from pagecage.agent.storage import (
     require_distinct,
 )
 from pagecage.agent.trial_collectors import TrialCollectors, require_scripts
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.agent.trial_storage import read_latency_us
 from pagecage.errors import HostError
 from pagecage.linux import procfs
@@ -39,7 +39,7 @@ from pagecage.linux.block_device import layers_with_queue
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import cpu_usec
-from pagecage.model.requirements import Requirement, check_trial
+from pagecage.model.requirements import Requirement, RequirementMissed, check_trial
 from pagecage.model.trial import Dataset
 from pagecage.units import MIB
 

@@ -33,10 +33,10 @@ from pagecage.agent.programs.command import fill, fill_all, program_path
 from pagecage.agent.programs.gated_process import StderrTail
 from pagecage.agent.programs.measured_part import describe_status
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.errors import HostError
 from pagecage.linux.processes import MARKER, kill_marked, leaves_marked
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import DATA, ORIGINAL, TrialData
 from pagecage.process import PIPE, STDOUT, Process, TimeoutExpired
 from pagecage.units import format_bytes, format_seconds

@@ -12,7 +12,7 @@ from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.agent.trial_storage import (
     MountedVolume,
     bind_copies,
@@ -25,7 +25,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk, has_cgroup_writeback, resolve_disk
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 from pagecage.model.trial import Trial
 from pagecage.units import MIB
 

@@ -21,10 +21,10 @@ from pagecage.agent.collectors.tracer import TracedTrial
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
 from pagecage.agent.programs.command import command_places, fill_all, places
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 from pagecage.model.trial import TRACERS
 from pagecage.process import find_tool
 

@@ -18,20 +18,8 @@ from pagecage.errors import HostError
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import MeasuredInterval
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import Dataset, Trial
-
-
-class RequirementMissed(Exception):
-    """The host lacks what the trial needs."""
-
-    def __init__(self, missed: list[MissedRequirement]) -> None:
-        super().__init__("; ".join(one.reason for one in missed))
-        self.missed = missed
-
-    @classmethod
-    def of(cls, requirement: Requirement, reason: str, hint: str = "") -> RequirementMissed:
-        return cls([MissedRequirement(requirement, reason, hint)])
 
 
 class NotPrepared(Exception):

@@ -59,6 +59,18 @@ class MissedRequirement:
         return {"requirement": self.requirement.value, "reason": self.reason, "hint": self.hint}
 
 
+class RequirementMissed(Exception):
+    """The host lacks what the trial needs."""
+
+    def __init__(self, missed: list[MissedRequirement]) -> None:
+        super().__init__("; ".join(one.reason for one in missed))
+        self.missed = missed
+
+    @classmethod
+    def of(cls, requirement: Requirement, reason: str, hint: str = "") -> RequirementMissed:
+        return cls([MissedRequirement(requirement, reason, hint)])
+
+
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 
 

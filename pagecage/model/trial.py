@@ -247,6 +247,12 @@ class Trial:
     own_collectors: tuple[OwnCollector, ...] = field(default=(), metadata=OMITTED)
 
     @property
+    def identity(self) -> Json:
+        """What a trial and its records have in common, by the keys of a record."""
+        keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
+        return {key: getattr(self, key) for key in keys}
+
+    @property
     def datasets(self) -> tuple[Dataset, ...]:
         first = self.dataset
         return (

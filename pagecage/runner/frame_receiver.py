@@ -109,12 +109,11 @@ class FrameReceiver:
             self._append(Record(**expected, outcome="interrupted"))
 
     def _expected(self, trial: Trial) -> Json:
-        keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
         return {
             "run_id": self._plan.run_id,
             "plan_sha256": self._plan.sha256,
             "host": self._host.name,
-            **{key: getattr(trial, key) for key in keys},
+            **trial.identity,
             "attempt": self._attempt,
         }
 

@@ -26,14 +26,14 @@ from pagecage.agent.programs.measured_part import (
 )
 from pagecage.agent.protocol import RunRequest
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.linux.page_cache import evict, resident_bytes
 from pagecage.linux.procfs import listener, listens
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.json_codec import Json
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import FRESH_HOME, CommandSpec, Dataset, ImageSpec
 from pagecage.units import MIB
 
@@ -121,7 +121,7 @@ class CommandProgram:
         spec = self.spec
         if spec.image is not None:
             self._require_free_ports()
-            files = _found(_image_paths(spec.image, storage))
+            files = find_data_files(_image_paths(spec.image, storage))
             return ProgramFiles(files, self._disk(storage, files))
         self.require_program(self.trial.workload.program, storage)
         self._require_free_ports()
@@ -132,7 +132,7 @@ class CommandProgram:
                 values = places(datasets, storage.data_dir, self.trial.max_seconds, storage.folders)
                 values |= command_places(self.run.request, storage.data_directory)
                 paths = tuple(fill_all(paths, values, ()))
-            files += _found(tuple(Path(spec.directory or "", path) for path in paths))
+            files += find_data_files(tuple(Path(spec.directory or "", path) for path in paths))
         return ProgramFiles(files, self._disk(storage, files))
 
     def require_program(self, program: str, storage: Storage) -> None:
@@ -180,13 +180,10 @@ class CommandProgram:
         if storage.data.is_own or not paths:
             return storage.data.disk
         try:
-            disk = common_disk(paths, resolve_disk)
+            return common_disk(paths, resolve_disk)
         except HostError as error:
             fix = "name files on ext4 or XFS" if files else "name the files that it reads: --cold"
             raise RequirementMissed.of(Requirement.LOCAL_DISK, error.message, fix) from None
-        if isinstance(disk, MissedRequirement):
-            raise RequirementMissed([disk])
-        return disk
 
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
@@ -332,13 +329,6 @@ class CommandProgram:
     def judge(self, measured: Measured) -> Ending:
         ending = _judge_command(measured, self.spec, self.trial.timeout_seconds)
         return confirmed(self.trial.workload.program, measured, ending)
-
-
-def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    found = find_data_files(paths)
-    if isinstance(found, MissedRequirement):
-        raise RequirementMissed([found])
-    return found
 
 
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:

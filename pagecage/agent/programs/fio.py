@@ -13,9 +13,8 @@ from pagecage.agent.programs.command import fill_all
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram
-from pagecage.agent.trial_run import RequirementMissed
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.process import find_tool
 from pagecage.process import run as run_process
 

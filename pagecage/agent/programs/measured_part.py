@@ -15,7 +15,7 @@ from pagecage.agent.caging import Caged
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
-from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
 from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
@@ -32,7 +32,7 @@ from pagecage.model.cache_proof import (
 )
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import MeasuredInterval
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import COLD_METADATA
 from pagecage.units import kernel_page_bytes
 

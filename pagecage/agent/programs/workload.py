@@ -14,10 +14,10 @@ from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart, confirmed, describe_status
 from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 """Prefixes of figures that count faults in an answer (workloads/README.md)."""
@@ -38,8 +38,6 @@ class ReportingProgram:
         if storage.data_directory is None:
             return ProgramFiles(datasets, storage.data.disk)
         found = find_files((storage.data_directory,))
-        if isinstance(found, MissedRequirement):
-            raise RequirementMissed([found])
         return ProgramFiles((*datasets, *found), storage.data.disk)
 
     def calibration_file(

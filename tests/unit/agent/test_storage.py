@@ -15,11 +15,10 @@ from pagecage.agent.storage import (
     require_distinct,
     unlimited_writes,
 )
-from pagecage.agent.trial_run import RequirementMissed
 from pagecage.linux import block_device
 from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, DiskLimits
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from tests.builders.facts import facts
 from tests.fake_host.trees import mountinfo
 
