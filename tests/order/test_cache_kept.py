@@ -278,7 +278,7 @@ def test_a_resident_file_of_a_command(
         machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
     )
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
+    assert whole_by_the_end.cache.end.resident_bytes == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:

@@ -24,14 +24,13 @@ from pagecage.linux.processes import ProcessInfo
 from pagecage.linux.procfs import cgroup_settings, listens, machine_settings, process_settings
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cache_proof import (
-    CacheCheck,
     broken_reason,
     charge_lag_bytes,
     requested_bytes,
     tolerance_bytes,
 )
-from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.record_sections import MeasuredInterval
+from pagecage.model.json_codec import Json, JsonView, from_json
+from pagecage.model.record_sections import CacheEvidence, MeasuredInterval
 from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import COLD_METADATA
 from pagecage.units import kernel_page_bytes
@@ -61,17 +60,17 @@ class CacheChecks:
         self._keep(charge_lag_bytes=charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes()))
         files = self._caged.files
         self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in files)
-        start = vars(self._check(sum(resident for resident, _ in self._at_start)))
+        start = self._check(sum(resident for resident, _ in self._at_start))
         self._keep(start=start)
         self._require()
         if is_go:
-            self._keep(go=dict(start))
+            self._keep(go=start)
 
     def at_go(self, evicted_bytes: int = 0) -> None:
         """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
             go = self._check(sum(map(resident_bytes, self._caged.files)))
-            self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=vars(go))
+            self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
             self._require()
 
     def at_end(self, interval: MeasuredInterval) -> None:
@@ -82,21 +81,24 @@ class CacheChecks:
         end = self._check(sum(resident))
         pairs = zip(resident, self._at_start, strict=True)
         came = sum(max(0, now - then) for now, (then, _) in pairs)
-        read = (end.read_bytes or 0) - (self.found["start"]["read_bytes"] or 0)
+        read = (end["read_bytes"] or 0) - (self.found["start"]["read_bytes"] or 0)
         if came - read > tolerance_bytes(self.found["file_bytes"]):
             came = self._came_from_disk()
         begin = interval.start_monotonic_seconds
         rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
         pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
         least = min(pages) * kernel_page_bytes() if pages else None
-        self._keep(end=vars(end), came_bytes=came, least_resident_bytes=least)
+        self._keep(end=end, came_bytes=came, least_resident_bytes=least)
 
     def _require(self) -> None:
-        if reason := broken_reason(self.found):
+        if reason := broken_reason(from_json(CacheEvidence, self.found)):
             raise NotPrepared(reason)
 
-    def _check(self, total_bytes: int) -> CacheCheck:
-        """Read the trial's counters after the residency, so that they cover all resident pages."""
+    def _check(self, total_bytes: int) -> Json:
+        """Return a check of the cache (record_sections.CacheCheck).
+
+        The trial's counters are read after the residency, so that they cover all resident pages.
+        """
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
         cgroup, found = processes.cgroup, {}
         if cgroup is not None:
@@ -105,14 +107,14 @@ class CacheChecks:
         reclaimed = memory.get("pgsteal")
         page_bytes = kernel_page_bytes()
         by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
-        return CacheCheck(
-            resident_bytes=total_bytes,
-            charged_bytes=memory.get("file"),
-            read_bytes=processes.read_bytes(self._caged.disk.maj_min),
-            reclaimed_bytes=None if reclaimed is None else reclaimed * page_bytes,
-            host_reclaimed_bytes=sum(by_host) * page_bytes if by_host else None,
-            limit_hits=events.get("max"),
-        )
+        return {
+            "resident_bytes": total_bytes,
+            "charged_bytes": memory.get("file"),
+            "read_bytes": processes.read_bytes(self._caged.disk.maj_min),
+            "reclaimed_bytes": None if reclaimed is None else reclaimed * page_bytes,
+            "host_reclaimed_bytes": sum(by_host) * page_bytes if by_host else None,
+            "limit_hits": events.get("max"),
+        }
 
     def _came_from_disk(self) -> int:
         """Return the bytes that entered the page cache since the start and must come from the disk.
@@ -131,8 +133,8 @@ class CacheChecks:
 
 def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
     """Return `not_prepared` if another process filled or emptied the cache behind an answer."""
-    read = requested_bytes(program, measured.end)
-    if ending.has_answer and (reason := broken_reason(measured.cache, read)):
+    cache, read = from_json(CacheEvidence, measured.cache), requested_bytes(program, measured.end)
+    if ending.has_answer and (reason := broken_reason(cache, read)):
         return Ending("not_prepared", reason)
     return ending
 
