@@ -339,9 +339,9 @@ def property_arguments(
             arguments.append(f"{name}={device_node} {value}")
         else:
             arguments.append(f"{name}={value}%" if name == "CPUQuota" else f"{name}={value}")
-    for disk, node in (disk_nodes or {}).items():
-        limits = cage.disks[disk].properties
-        arguments += [f"{name}={node} {value}" for name, value in limits.items()]
+    for disk, limits in cage.disks.items():
+        if node := (disk_nodes or {}).get(disk):
+            arguments += [f"{name}={node} {value}" for name, value in limits.properties.items()]
     return arguments
 
 

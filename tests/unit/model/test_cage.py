@@ -92,6 +92,7 @@ def test_systemd_gets_plain_numbers_and_one_path_of_the_disk() -> None:
 
 def test_accounting_is_on_without_limits_too() -> None:
     assert property_arguments(Cage("uncaged", {}), "/dev/vdb") == ACCOUNTING
+    assert property_arguments(Cage("uncaged", {}), "/dev/vdb", {"wal": "/dev/vdc"}) == ACCOUNTING
 
 
 def test_expected_cgroup_files() -> None:
