@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.model.cage import Cage, cage_from_json, cage_to_json
+from pagecage.model.cage import Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record import Record, record_to_json
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
@@ -77,14 +77,6 @@ class ShellRequest:
     directory: str
     spool_dir: str
     user: bool
-
-
-def shell_request_to_json(request: ShellRequest) -> Json:
-    return {**vars(request), "cage": cage_to_json(request.cage)}
-
-
-def shell_request_from_json(data: JsonView) -> ShellRequest:
-    return ShellRequest(**{**data, "cage": cage_from_json(data["cage"])})
 
 
 class FrameStream:
