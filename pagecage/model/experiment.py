@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pagecage.model.collectors import OwnCollector
-from pagecage.model.json_codec import JsonView
 from pagecage.model.services import ServiceSpec
 from pagecage.model.trial import CommandSpec, Package, SetupStep, TrialData, Workload
 
@@ -65,6 +65,7 @@ class Size:
 
     @property
     def total_bytes(self) -> int | None:
+        """The size of all files together, in bytes."""
         return None if self.dataset_bytes is None else self.dataset_bytes * self.files
 
 
@@ -94,9 +95,9 @@ class Experiment:
     levels: Mapping[str, Mapping[str, Level]]
     exclude: tuple[Mapping[str, str], ...]
     sizes: Mapping[str, Size]
-    claims: tuple[JsonView, ...]
+    claims: tuple[Mapping[str, Any], ...]
     definition_sha256: str
-    definition: JsonView = field(default_factory=dict)
+    definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
