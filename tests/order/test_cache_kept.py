@@ -96,9 +96,9 @@ def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) ->
     record = carry_out(machine, reads())
     believed(record)
     checks = [getattr(record.cache, moment) for moment in ("start", "go", "end")]
-    assert [check["resident_bytes"] for check in checks] == [0, 0, all_of_it()]
-    assert [check["read_bytes"] for check in checks] == [0, 0, DATA.size_bytes]
-    assert checks[-1]["charged_bytes"] == DATA.size_bytes
+    assert [check.resident_bytes for check in checks] == [0, 0, all_of_it()]
+    assert [check.read_bytes for check in checks] == [0, 0, DATA.size_bytes]
+    assert checks[-1].charged_bytes == DATA.size_bytes
     assert record.cache.came_bytes == all_of_it()
 
 
