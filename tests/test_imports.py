@@ -44,7 +44,7 @@ AGENT_ORDER = (
     "trial_run shell",
     "responses storage",
     "caging",
-    "host_settings programs",
+    "programs",
     "cache_state prepared_data preview trial_collectors",
     "phases",
     "session",

@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.command import CANNOT, fill_all, places, program_path
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.linux.cgroup import Cgroup, own_cgroup
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import (
@@ -22,14 +21,15 @@ from pagecage.linux.page_cache import (
     measure_residency,
     resident_bytes,
 )
-from pagecage.model.requirements import Requirement
+from pagecage.model.json_codec import Json
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import SetupStep
 from pagecage.process import run as run_process
 
 _LOAD_PASSES = 5
 
 
-def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> dict[str, Any]:
+def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
     """Evict or load the files and measure the result, and that of caches below the file system.
 
     Returns the evidence of the record's `cache`. Raises NotPrepared if the state was not reached.
@@ -69,7 +69,7 @@ def _load_all(files: Sequence[Path]) -> list[Residency]:
     return found
 
 
-def _residency(found: Sequence[Residency]) -> dict[str, Any]:
+def _residency(found: Sequence[Residency]) -> Json:
     return {
         "method": found[0].method,
         "file_bytes": sum(r.file_bytes for r in found),
@@ -89,13 +89,12 @@ def _require(state: str, found: Sequence[Residency]) -> None:
 
 
 def all_resident_bytes(paths: tuple[Path, ...]) -> int:
-    """Return the resident bytes of all files together."""
     return sum(map(resident_bytes, paths))
 
 
 def run_setup_step(
     run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
-) -> dict[str, Any]:
+) -> Json:
     """Run the setup step, if any; return its evidence. Raises RequirementMissed or NotPrepared."""
     step, trial = run.trial.before, run.trial
     if step is None:
@@ -119,7 +118,7 @@ def run_setup_step(
         "resident_bytes_after": all_resident_bytes(files),
         "charged_bytes": charged,
     }
-    evidence: dict[str, Any] = {"charged_to": charged_to, "step": kept}
+    evidence: Json = {"charged_to": charged_to, "step": kept}
     run.keep("cache", **evidence)
     _require_success(step.program, done.status, done.stderr)
     if trial.cache == "resident":

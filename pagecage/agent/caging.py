@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.data_files import sidecar_of
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.fidelity import IoMaxController
-from pagecage.agent.limits.simulated_volume import SimulatedVolume, sound_account
+from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.protocol import ask
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import Cgroup, ancestors
@@ -33,7 +32,8 @@ from pagecage.model.cage import (
     expected_read_back,
     limits_not_in_force,
 )
-from pagecage.model.requirements import Requirement
+from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.units import kernel_page_bytes
 
 _START_SECONDS, _POLL_SECONDS = 60.0, 0.01
@@ -50,7 +50,7 @@ class ProgramFiles:
     disk: Disk
 
 
-def prepare_driver(run: TrialRun) -> tuple[Driver, dict[str, Any]]:
+def prepare_driver(run: TrialRun) -> tuple[Driver, Json]:
     """Return the driver, ready to run the workload, and what it has prepared.
 
     Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
@@ -76,42 +76,40 @@ class CageLimits:
     found before that.
     """
 
-    def __init__(self, run: TrialRun, driver: Driver, storage: Storage, disk: Disk) -> None:
-        self._run, self._driver, self._disk = run, driver, disk
-        self._cage, self._others = run.trial.cage, storage.disks
-        self._volumes: dict[str, tuple[SimulatedVolume, int]] = {}
-        if storage.volume:
-            # Equal trials of a run have different latencies, and a repeated run has the same.
-            self._volumes[DATA_DISK] = storage.volume, run.trial.repeat
-        for number, (name, other) in enumerate(storage.disks.items(), start=1):
-            if other.volume:
-                self._volumes[name] = other.volume, run.trial.repeat + _SEED_STEP * number
+    def __init__(self, run: TrialRun, driver: Driver, storage: Storage) -> None:
+        self._run, self._driver, self._cage = run, driver, run.trial.cage
+        self._disks, self._disk = storage.disks, storage.data.disk
+        # Equal trials of a run have different latencies, and a repeated run has the same.
+        self._volumes = {
+            name: (one.volume, run.trial.repeat + _SEED_STEP * number)
+            for number, (name, one) in enumerate(storage.disks.items())
+            if one.volume
+        }
         self._external: dict[str, ExternalLimits] = {}
         self._expected: dict[str, str] = {}
         self._read_back: dict[str, str] = {}
         self._has_driver_cgroup = False
 
     def make_slice(self, unit: str) -> TrialProcesses:
-        """Make the trial's slice with its limits."""
         run, maker = self._run, self._run.session.maker(self._run.trial.driver)
         slice_cage = self._driver.slice_cage(self._cage.cgroup_part)
         run.cleanup.callback(maker.remove, unit)
-        disks = {name: self._others[name].disk for name in slice_cage.disks}
+        disks = {name: self._disks[name].disk for name in slice_cage.disks}
         cgroup = maker.make(unit, slice_cage, self._disk, disks)
         files = {} if cgroup.hierarchy == "v2" else counter_files(cgroup)
         run.keep("cage", hierarchy=cgroup.hierarchy, counter_files=files)
         # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask
         # the kernel.
-        self._expected, self._read_back = self._prove(DATA_DISK, cgroup, self._disk, slice_cage)
-        for name, other in self._others.items():
-            self._prove(name, cgroup, other.disk, self._cage.on_disk(name).cgroup_part)
+        self._expected, self._read_back = self._prove(DATA_DISK, cgroup, slice_cage)
+        for name in self._cage.disks:
+            self._prove(name, cgroup, self._cage.on_disk(name).cgroup_part)
         return CgroupProcesses(maker, unit, cgroup)
 
     def _prove(
-        self, name: str, cgroup: Cgroup, disk: Disk, asked: Cage
+        self, name: str, cgroup: Cgroup, asked: Cage
     ) -> tuple[dict[str, str], dict[str, str]]:
-        expected, cage = expected_read_back(asked, kernel_page_bytes()), self._cage_of(name)
-        found = _read_back(cgroup, disk.maj_min, only_io=name != DATA_DISK)
+        expected, cage = expected_read_back(asked, kernel_page_bytes()), self._cage.on_disk(name)
+        found = _read_back(cgroup, self._disks[name].disk.maj_min, only_io=name != DATA_DISK)
         self._run.keep(
             "cage",
             name,
@@ -127,9 +125,6 @@ class CageLimits:
         wrong = limits_not_in_force(expected, found["read_back"], found["ancestors"])
         _refuse(wrong if name == DATA_DISK else [f"{name}: {sentence}" for sentence in wrong])
         return expected, found["read_back"]
-
-    def _cage_of(self, disk: str) -> Cage:
-        return self._cage if disk == DATA_DISK else self._cage.on_disk(disk)
 
     def keep_imposed(self, unit: str) -> TrialProcesses:
         """Keep the limits that the machine imposes on a trial without a cgroup of its own."""
@@ -162,7 +157,7 @@ class CageLimits:
     def _enforce(self, disk: str) -> ExternalLimits:
         """Start clock, credits, events and account of a simulated volume anew."""
         volume, seed = self._volumes[disk]
-        return volume.enforce(self._cage_of(disk), seed)
+        return volume.enforce(self._cage.on_disk(disk), seed)
 
     def _apply(self, disk: str, apply: Callable[[], ExternalLimits | None]) -> None:
         try:
@@ -172,7 +167,7 @@ class CageLimits:
         if external is not None:
             self._external[disk] = external
             self._run.keep("cage", disk, external=external.to_json())
-            asked, held = self._cage_of(disk).properties, external.read_back.items()
+            asked, held = self._cage.on_disk(disk).properties, external.read_back.items()
             _refuse([f"{external.by} holds {k} at {v}" for k, v in held if asked.get(k) != v])
 
     def renew_volumes(self) -> None:
@@ -184,7 +179,6 @@ class CageLimits:
                 self._apply(name, partial(self._enforce, name))
 
     def keep_accounts(self) -> None:
-        """Keep each volume's own account of the measured part."""
         for name, (volume, _) in self._volumes.items():
             account = sound_account(volume)
             external = {**self._external[name].to_json(), "account": account}
@@ -248,7 +242,6 @@ class CageLimits:
             _refuse([f"after their proof, {sentence}" for sentence in wrong])
 
     def keep_after(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
-        """Keep the limits as they are at the end of the measured part."""
         for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):
             self._run.keep("cage", read_back_after=held, ancestors_after=above)
 
@@ -275,7 +268,7 @@ class CageLimits:
             yield {key: held[key] for key in kept}, found["ancestors"]
 
 
-def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> dict[str, Any]:
+def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> Json:
     """Return the limits of a cgroup and of its ancestors; those on memory and CPU have no disk."""
     found = {
         one: {k: v for k, v in read_limits(one, maj_min).items() if not only_io or "io.max" in k}
@@ -307,7 +300,7 @@ class Caged:
     storage: Storage
     files: tuple[Path, ...]
     limits: CageLimits
-    cache: Mapping[str, Any]
+    cache: JsonView
     sampler: Sampler
     controllers: tuple[IoMaxController, ...] = ()
 
@@ -333,7 +326,7 @@ def make_cage(
     """
     trial, command = run.trial, run.trial.workload.command
     unit, in_layer = unit_name(trial.trial_id, run.attempt), trial.storage == "container_layer"
-    limits = CageLimits(run, driver, storage, files.disk)
+    limits = CageLimits(run, driver, storage)
     processes = limits.make_slice(unit) if driver.has_slice else limits.keep_imposed(unit)
     sidecars = tuple(filter(Path.exists, map(sidecar_of, files.paths)))
     names = (name for name in sorted(os.environ) if inherits_environment or name in _INHERITED)
@@ -351,7 +344,7 @@ def make_cage(
         files=(*files.paths, *sidecars) if in_layer else (),
         environment=tuple(names),
         is_gated=is_gated,
-        disks={name: other.disk for name, other in storage.disks.items()},
+        disks={name: storage.disks[name].disk for name in trial.cage.disks},
         folders=storage.folders,
     )
     run.cleanup.callback(driver.clear, context)

@@ -12,19 +12,22 @@ from pathlib import Path
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.page_cache import cachestat_pages
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import Dataset
 from pagecage.process import run
 from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
-def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
-    """Return the regular files among and below the paths, each once, sorted; links are skipped."""
+def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the regular files among and below the paths, each once, sorted; links are skipped.
+
+    Raises RequirementMissed if there are none, or if the kernel hides their pages.
+    """
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
             fix = "name an existing path, or copy it with --copy"
-            return MissedRequirement(Requirement.DATA, f"{path} does not exist", fix)
+            raise RequirementMissed.of(Requirement.DATA, f"{path} does not exist", fix)
         below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
         regular = (file for file in below if file.is_file() and not file.is_symlink())
         for file in (*((path,) if path.is_file() else ()), *regular):
@@ -33,7 +36,7 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
     files = tuple(sorted(found.values()))
     if not files:
         reason = f"no file in {', '.join(map(str, paths))}"
-        return MissedRequirement(Requirement.DATA, reason, "name files, or omit --cold")
+        raise RequirementMissed.of(Requirement.DATA, reason, "name files, or omit --cold")
     for file in files:
         # The kernel shows residency to the owner and to users with write access
         # (mm/mincore.c, can_do_mincore). The file must also be readable, for mincore to be called.
@@ -44,23 +47,20 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
                 " is cached"
             )
             fix = "run as its owner or as root, or omit --cold"
-            return MissedRequirement(Requirement.DATA, reason, fix)
+            raise RequirementMissed.of(Requirement.DATA, reason, fix)
     return files
 
 
-def common_disk(
-    paths: tuple[Path, ...], resolve: Callable[[Path], Disk]
-) -> Disk | MissedRequirement:
-    """Return the disk that contains all paths. Raises HostError if a path is not on a disk."""
+def common_disk(paths: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk:
+    """Return the disk that contains all paths. Raises RequirementMissed, or HostError for none."""
     first: dict[int, Path] = {}
     for path in paths:
         first.setdefault(path.stat().st_dev, path)
     disks = {disk.maj_min: (disk, path) for path in first.values() for disk in [resolve(path)]}
     if len(disks) > 1:
         found = " and ".join(f"{path} is on {disk.node}" for disk, path in list(disks.values())[:2])
-        return MissedRequirement(
-            Requirement.LOCAL_DISK, f"a cage limits one disk, but {found}", "name files on one disk"
-        )
+        reason = f"a cage limits one disk, but {found}"
+        raise RequirementMissed.of(Requirement.LOCAL_DISK, reason, "name files on one disk")
     return next(iter(disks.values()))[0]
 
 

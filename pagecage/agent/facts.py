@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.settings import RestoreJournal, chosen
 from pagecage.errors import HostError, PagecageError
@@ -26,6 +25,7 @@ from pagecage.linux.cgroupfs import find_place
 from pagecage.linux.page_cache import cachestat_pages
 from pagecage.linux.procfs import read_text
 from pagecage.linux.systemd import Systemd, is_pid1, systemd_version
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import Package
 from pagecage.process import find_tool, run
 from pagecage.units import kernel_page_bytes
@@ -67,12 +67,10 @@ class Kernel:
         return frozenset(_FIELD.findall(text or ""))
 
     def functions(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of these functions that the kernel has."""
         symbols = read_text(self._proc / "kallsyms") or ""
         return frozenset(names) & set(_FUNCTION.findall(symbols))
 
-    def abilities(self) -> dict[str, Any]:
-        """Return what a host's facts keep of it."""
+    def abilities(self) -> Json:
         found = _CAPABILITIES.search(read_text(self._proc / "self/status") or "")
         present = "not mounted" if self.tracefs.is_dir() else "absent"
         return {
@@ -103,10 +101,9 @@ class Tracefs:
         run(argv, check=False, timeout_seconds=30)
 
     def restore(self) -> list[str]:
-        """Unmount what was mounted; return one sentence per failure."""
         folder = self._kernel.tracefs
 
-        def unmount(_saved: Mapping[str, Any]) -> None:
+        def unmount(_saved: JsonView) -> None:
             if os.path.ismount(folder):
                 done = run(["umount", folder], check=False, timeout_seconds=30)
                 if not done.ok:
@@ -115,7 +112,7 @@ class Tracefs:
         return self._journal.put_back("tracefs", unmount)
 
 
-def tracing_obstacle(abilities: Mapping[str, Any], uid: int) -> tuple[str, str] | None:
+def tracing_obstacle(abilities: JsonView, uid: int) -> tuple[str, str] | None:
     """Return why bpftrace cannot trace on a host, and what fixes it; None if it can."""
     if uid != 0:
         return "only root can trace", "run pagecage as root"
@@ -138,9 +135,7 @@ _TOOLS = {
 }
 
 
-def read_facts(
-    data_dir: Path, user: bool, disks: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = None) -> Json:
     """Return everything a reader of records may ask about the host; None for what is not known.
 
     `disks` has a directory on each disk beside the data directory's, by name. Never raises.
@@ -180,13 +175,12 @@ def read_facts(
     }
 
 
-def is_emulated(facts: Mapping[str, Any]) -> bool:
+def is_emulated(facts: JsonView) -> bool:
     """Return True if the host is a guest without hardware virtualization, by its CPU model."""
     return procfs.EMULATED_CPU in (facts["cpu_model"] or "")
 
 
 def find_systemd(user: bool) -> Systemd:
-    """Return the service manager to use, with its version."""
     if not find_tool("systemctl"):
         return Systemd(user, 0)
     return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
@@ -207,7 +201,7 @@ def tool_version(*argv: str) -> str | None:
     )
 
 
-def _cgroup(systemd: Systemd) -> dict[str, Any]:
+def _cgroup(systemd: Systemd) -> Json:
     parent = systemd.parent_cgroup().parent
     controllers = (read_text(parent / "cgroup.controllers") or "").split()
     manager = "this user's systemd" if systemd.user else "systemd"
@@ -222,7 +216,7 @@ def _existing(directory: Path) -> Path:
     return directory
 
 
-def _disk(data_dir: Path) -> dict[str, Any]:
+def _disk(data_dir: Path) -> Json:
     try:
         disk = resolve_disk(_existing(data_dir))
         writeback = has_cgroup_writeback(Path(disk.mount_point))
@@ -231,8 +225,7 @@ def _disk(data_dir: Path) -> dict[str, Any]:
     return {**describe_disk(disk), "has_cgroup_writeback": writeback}
 
 
-def describe_disk(disk: Disk) -> dict[str, Any]:
-    """Return the disk with its queue settings, as records keep it."""
+def describe_disk(disk: Disk) -> Json:
     return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 
@@ -272,7 +265,7 @@ _NAME = re.compile(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)")
 _OS_RELEASE = Path("/etc/os-release")
 
 
-def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> dict[str, Any]:
+def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> Json:
     """Return the family of the distribution, and the version of each package by name.
 
     A package that is not installed has the version None. The versions of the packages on which

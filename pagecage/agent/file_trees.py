@@ -289,7 +289,6 @@ def _digest_of(path: Path) -> str:
 
 
 def with_digests(root: Path, entries: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
-    """Return the entries with the hash of every file's content."""
     return {
         path: replace(entry, digest=_digest_of(root / path))
         if entry.kind == "file" and entry.link_to is None

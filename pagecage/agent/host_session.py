@@ -5,15 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
-from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.facts import Tracefs, find_systemd
 from pagecage.agent.limits.calibration import Calibrator, remove_scratch
@@ -28,8 +27,39 @@ from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interruption, ToolProcesses
 from pagecage.linux.processes import kill_marked
 from pagecage.linux.systemd import Systemd
+from pagecage.model.json_codec import Json
 from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
+
+
+@dataclass(frozen=True)
+class Tracers:
+    """Both tracers. A machine state can be saved with them attached, which takes seconds."""
+
+    children: ToolProcesses
+    faults: FaultTracer
+    blocks: BlockLatencyTracer
+
+    @classmethod
+    def of(cls, spool: Path) -> Tracers:
+        children = ToolProcesses(spool)
+        return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
+
+    @property
+    def all(self) -> tuple[FaultTracer, BlockLatencyTracer]:
+        return self.faults, self.blocks
+
+    def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
+        return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]
+
+    def keep_only(self, wanted: Collection[str]) -> None:
+        """Detach all other tracers, because an attached tracer slows the measured program down."""
+        for tracer in self.all:
+            if tracer.name not in wanted:
+                tracer.stop()
+
+    def stop(self) -> None:
+        self.keep_only(())
 
 
 @dataclass(frozen=True)
@@ -41,7 +71,7 @@ class HostSession:
     """
 
     request: RunRequest
-    facts: dict[str, Any]
+    facts: Json
     disk: Disk
     systemd: Systemd
     cgroupfs: Cgroupfs
@@ -61,11 +91,9 @@ class HostSession:
     checked_scripts: dict[str, str | None] = field(default_factory=dict)
 
     def maker(self, driver: str) -> CgroupMaker:
-        """Return the maker of the cgroups of a driver's trials."""
         return self.cgroupfs if cgroup_maker(self.facts, driver) == CGROUPFS else self.systemd
 
     def calibrator(self, driver: str) -> Calibrator:
-        """Return the calibrator of limits that this driver's maker of cgroups sets."""
         return self.calibrators[cgroup_maker(self.facts, driver)]
 
 
@@ -92,18 +120,15 @@ def alone(spool: Path) -> Iterator[None]:
         place = MACHINE if MACHINE.is_dir() else Path("/")
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _lock_machine(descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                user = user_of_machine() or "a process of a container"
+                reason = f"another run is using this machine ({user})"
+                raise HostError(reason, "wait for it") from None
             yield
         finally:
             os.close(descriptor)
-
-
-def _lock_machine(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        user = user_of_machine() or "a process of a container"
-        raise HostError(f"another run is using this machine ({user})", "wait for it") from None
 
 
 def user_of_machine() -> str | None:
@@ -141,7 +166,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
 @contextmanager
 def open_session(
     request: RunRequest,
-    facts: dict[str, Any],
+    facts: Json,
     stream: FrameStream,
     interruption: Interruption,
     inbox: AnswerQueue,

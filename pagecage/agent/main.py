@@ -9,16 +9,15 @@ import sys
 import threading
 from pathlib import Path
 
-from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.facts import find_systemd, read_facts
-from pagecage.agent.host_session import sweep
+from pagecage.agent.host_session import Tracers, sweep
 from pagecage.agent.protocol import (
     AnswerQueue,
     FileStream,
     FrameStream,
     RunRequest,
+    ShellRequest,
     request_from_json,
-    shell_request_from_json,
 )
 from pagecage.agent.session import Standby, serve
 from pagecage.agent.shell import run_shell
@@ -31,6 +30,7 @@ from pagecage.errors import (
     PagecageError,
 )
 from pagecage.linux.child_processes import Interrupted, Interruption
+from pagecage.model.json_codec import from_json
 
 _USAGE = """usage: agent.pyz run
        agent.pyz standby SPOOL_DIR DATA_DIR [TRACER...]
@@ -112,7 +112,7 @@ def _work(
 
 def _shell(request: str) -> int:
     try:
-        return run_shell(shell_request_from_json(json.loads(request)))
+        return run_shell(from_json(ShellRequest, json.loads(request)))
     except PagecageError as error:
         print(f"pagecage: {error}", file=sys.stderr)
         return error.exit_code

@@ -6,34 +6,42 @@ Each phase leaves to the cleanup stack whatever it starts, and keeps its part of
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
 from pagecage.agent.caging import Caged, ProgramFiles, make_cage, prepare_driver
 from pagecage.agent.drivers.driver import Driver, LaunchContext
-from pagecage.agent.host_settings import (
-    calibrate,
-    limit_dirty_pages,
-    limit_memory,
-    set_queue_settings,
-)
+from pagecage.agent.facts import describe_disk
+from pagecage.agent.limits import simulated_volume
+from pagecage.agent.limits.calibration import SCRATCH, Calibrator, remove_scratch
+from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, not_shared_reason
 from pagecage.agent.prepared_data import prepare_data
 from pagecage.agent.programs.registry import PROGRAMS, Program
 from pagecage.agent.responses import responses
+from pagecage.agent.settings import OF_OURS, DirtyLimits, MemoryReservation
 from pagecage.agent.storage import (
     Storage,
+    TrialDisk,
     check_disks,
     prepare_storage,
     require_cgroup_writeback,
     require_distinct,
 )
 from pagecage.agent.trial_collectors import TrialCollectors, require_scripts
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
+from pagecage.agent.trial_storage import read_latency_us
+from pagecage.errors import HostError
 from pagecage.linux import procfs
+from pagecage.linux.block_device import layers_with_queue
+from pagecage.model.cage import DATA_DISK, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import cpu_usec
-from pagecage.model.requirements import check_trial
+from pagecage.model.requirements import Requirement, RequirementMissed, check_trial
+from pagecage.model.trial import Dataset
+from pagecage.units import MIB
 
 PHASES = (
     "requirements",
@@ -54,6 +62,8 @@ PHASES = (
     "totals",
 )
 """Phases of a record, in order; `cleanup` follows."""
+_READ_FROM = Dataset(64 * MIB)
+"""The file on another disk from which calibration reads."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Prepared:
     driver: Driver
     storage: Storage
     files: ProgramFiles
-    cache: Mapping[str, Any]
+    cache: JsonView
 
 
 def run_phases(run: TrialRun) -> None:
@@ -85,7 +95,6 @@ def run_phases(run: TrialRun) -> None:
 
 
 def prepare(run: TrialRun) -> Prepared:
-    """Check the requirements, and make ready disk, files, settings and page cache."""
     trial, facts = run.trial, run.session.facts
     with run.announced("requirements"):
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
@@ -101,15 +110,15 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("dataset"):
         datasets = tuple(run.make_dataset(one, storage.data_dir) for one in trial.datasets)
         files = program.find_files(storage, datasets)
-        require_distinct(storage, files.disk.maj_min)
-        require_cgroup_writeback(trial.cage, storage, files.disk)
+        storage = storage.measured_on(files.disk)
+        require_distinct(storage)
+        require_cgroup_writeback(trial.cage, storage)
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
     with run.announced("calibrate"):
         slice_cage = driver.slice_cage(trial.cage.cgroup_part)
-        driven = trial.cage if storage.volume else slice_cage
-        read_from = program.calibration_file(storage, files, driven)
-        calibrate(run, storage, files.disk, slice_cage, read_from)
+        driven = trial.cage if storage.data.volume else slice_cage
+        calibrate(run, storage, slice_cage, program.calibration_file(storage, files, driven))
     with run.announced("memory"):
         limit_memory(run)
     with run.announced("dirty"):
@@ -119,7 +128,107 @@ def prepare(run: TrialRun) -> Prepared:
     return Prepared(program, driver, storage, files, cache)
 
 
-def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, dict[str, Any]]:
+def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
+    """Set read-ahead and split requests as the provider of each disk counts them.
+
+    Keep all queue settings and the read latency. In a stack of devices every layer is set, since a
+    file's read-ahead is that of the topmost device.
+    """
+    trial, own_disk = run.trial, run.request.own_disk
+    if trial.read_ahead_kb is not None:
+        run.restore_after(run.session.settings)
+        for layer in layers_with_queue(files.disk):
+            run.session.settings.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
+    for name, one in storage.disks.items():
+        cage, found_us, more = trial.cage.on_disk(name), None, Json()
+        fidelity = _count_as_provider(run, cage, one)
+        if name == DATA_DISK:
+            found_us = read_latency_us(files.paths[0]) if files.paths else None
+            is_session_disk = one.disk.maj_min == run.session.disk.maj_min
+            more = {
+                "storage_latency_us": one.latency_us,
+                "read_latency_us": found_us,
+                "own_disk": own_disk["file"] if own_disk and is_session_disk else None,
+            }
+        run.keep("device", name, **describe_disk(one.disk), storage=one.kind, **more)
+        if cage.latency and not one.volume:
+            obstacle = one.no_floor_reason
+            fidelity.append(latency(cage.latency, one.latency_us, found_us, obstacle))
+        if fidelity:
+            run.keep("cage", name, fidelity=[vars(aspect) for aspect in fidelity])
+
+
+def _count_as_provider(run: TrialRun, cage: Cage, one: TrialDisk) -> list[Fidelity]:
+    if one.volume:
+        return simulated_volume.fidelity(cage, one.volume.path)
+    if cage.accounting is None:
+        return []
+    journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)
+    run.restore_after(journal)
+    return count_as_provider(cage.accounting, one.disk, journal, reason)
+
+
+def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path | None) -> None:
+    """Over-drive the limits of each disk, once per machine state and cage, on an idle host."""
+    session, driver = run.session, run.trial.driver
+    for tracer in (session.tracer, session.block_tracer):
+        tracer.wait_until_attached()
+    for name, one in storage.disks.items():
+        cage, limits, source, folder = run.trial.cage.on_disk(name), slice_cage, read_from, None
+        if name != DATA_DISK:
+            limits, source, folder = cage.cgroup_part, None, one.directory
+            if any("Read" in prop for prop in cage.properties):
+                source = run.make_dataset(_READ_FROM, folder)
+            run.cleanup.callback(remove_scratch, folder)
+        calibrator = session.calibrator(driver).on(one.disk, folder)
+        if one.is_own:
+            maker = session.maker(driver)
+            calibrator = Calibrator(maker, one.disk, one.directory, session.interruption)
+        found = dict(calibrator.calibrate(limits, source))
+        if one.volume:
+            by_volume, scratch = session.volume_calibrator.calibrate, one.directory / SCRATCH
+            found |= by_volume(one.volume, cage, source, scratch)
+        run.keep("cage", name, calibration=found)
+
+
+def limit_memory(run: TrialRun) -> None:
+    """Leave the guest only the trial's memory. Raises RequirementMissed outside of a guest."""
+    wanted, memory = run.trial.machine_memory_bytes, run.session.memory
+    if wanted is not None:
+        refusal = "memory is taken away only from"
+        with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, refusal):
+            run.keep("machine_memory", **memory.leave(wanted))
+
+
+def limit_dirty_pages(run: TrialRun) -> None:
+    """Set the dirty limits of a guest if the trial has any, and keep those in force.
+
+    Raises RequirementMissed. On another machine the limits would slow down every other program that
+    writes.
+    """
+    wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
+    run.keep("dirty_limits", requested=wanted, in_force=limits.read())
+    if wanted:
+        refusal = "vm.dirty_bytes is set only in"
+        with _changing_guest(run, limits, Requirement.DIRTY_LIMITS, refusal):
+            run.keep("dirty_limits", in_force=limits.set(wanted))
+
+
+@contextmanager
+def _changing_guest(
+    run: TrialRun, journal: MemoryReservation | DirtyLimits, requirement: Requirement, refusal: str
+) -> Iterator[None]:
+    if not OF_OURS.exists():
+        reason = f"{refusal} a guest that pagecage made, and this machine is none"
+        raise RequirementMissed.of(requirement, reason, "use HOST=vm")
+    run.restore_after(journal)
+    try:
+        yield
+    except HostError as error:
+        raise RequirementMissed.of(requirement, error.message, error.hint) from None
+
+
+def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Json]:
     """Make the slice with its limits, run the setup step in it, and start the collectors.
 
     The last value is the CPU time of all before the collectors start.
@@ -146,7 +255,7 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, dic
     return Caged(driver, context, storage, files, limits, cache, *running), collectors, around
 
 
-def _cpu_times(context: LaunchContext) -> dict[str, Any]:
+def _cpu_times(context: LaunchContext) -> Json:
     """Return the CPU time of all before the collectors start, or after they have stopped.
 
     Ticks of 10 ms do not show who was busy in a short measured part, but in the time around it.
@@ -160,7 +269,6 @@ def _cpu_times(context: LaunchContext) -> dict[str, Any]:
 
 
 def measure(run: TrialRun, program: Program, caged: Caged) -> dict[str, float | None]:
-    """Run the workload, judge its end, and keep the responses."""
     measured = program.measure(caged)
     ending = program.judge(measured)
     run.ending = replace(ending, phase=None if ending.has_answer else "run")

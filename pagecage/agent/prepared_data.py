@@ -33,10 +33,10 @@ from pagecage.agent.programs.command import fill, fill_all, program_path
 from pagecage.agent.programs.gated_process import StderrTail
 from pagecage.agent.programs.measured_part import describe_status
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.errors import HostError
 from pagecage.linux.processes import MARKER, kill_marked, leaves_marked
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import DATA, ORIGINAL, TrialData
 from pagecage.process import PIPE, STDOUT, Process, TimeoutExpired
 from pagecage.units import format_bytes, format_seconds
@@ -62,7 +62,6 @@ class SavedTree:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all files."""
         return total_bytes(self.entries)
 
 
@@ -169,7 +168,7 @@ def prepare_data(run: TrialRun, storage: Storage) -> Storage:
     """Make or restore the data, if any. Raises RequirementMissed or NotPrepared."""
     if run.trial.data is None:
         return storage
-    if storage.kind == "container_layer":
+    if storage.data.kind == "container_layer":
         reason = "prepared data are on a disk, and this trial's files are in a container's layer"
         raise RequirementMissed.of(Requirement.STORAGE, reason, "use storage data")
     try:

@@ -43,7 +43,10 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         cage = driver.slice_cage(trial.cage.cgroup_part)
         nodes = {name: f"DISK-{name}" for name in cage.disks}
         yield from map(replay, maker.make_commands(unit, cage, "DISK", nodes))
-    yield from _collector_commands(trial)
+    for collector in trial.own_collectors:
+        words = _words(trial, collector.command)
+        script = ["bpftrace", "-f", "json", *words, "CGROUP_ID", "DISK_NUMBER"]
+        yield replay(script if collector.is_script else words)
     yield from map(replay, driver.preview_commands(context, argv))
     if trial.workload.service is not None:  # its load runs outside the cage
         processes = SupervisedProcesses(spool / "load.json", f"{spool}:load")
@@ -52,14 +55,6 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         yield from map(replay, ProcessDriver(spool).preview_commands(outside, load))
     if driver.has_slice:
         yield from map(replay, maker.remove_commands(unit))
-
-
-def _collector_commands(trial: Trial) -> Iterator[str]:
-    for collector in trial.own_collectors:
-        words = _words(trial, collector.command)
-        if collector.is_script:
-            words = ["bpftrace", "-f", "json", *words, "CGROUP_ID", "DISK_NUMBER"]
-        yield replay(words)
 
 
 def _context(trial: Trial, maker: CgroupMaker, unit: str, driver: Driver) -> LaunchContext:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.model.cage import Cage, cage_from_json, cage_to_json
+from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record import Record, record_to_json
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
@@ -41,13 +42,13 @@ class RunRequest:
     records_path: str
     programs_dir: str
     user: bool
-    machine: Mapping[str, Any]
-    harness: Mapping[str, Any]
+    machine: JsonView
+    harness: JsonView
     trials: tuple[Trial, ...]
     attempts: Mapping[str, int] = field(default_factory=dict)
     disks: Mapping[str, str] = field(default_factory=dict)
     own_programs: Mapping[str, str] = field(default_factory=dict)
-    own_disk: Mapping[str, Any] | None = None
+    own_disk: JsonView | None = None
 
     @property
     def spool(self) -> Path:
@@ -60,13 +61,11 @@ class RunRequest:
         return self.spool / "programs"
 
 
-def request_to_json(request: RunRequest) -> dict[str, Any]:
-    """Return the request as JSON data."""
+def request_to_json(request: RunRequest) -> Json:
     return {**asdict(request), "trials": [trial_to_json(trial) for trial in request.trials]}
 
 
-def request_from_json(data: Mapping[str, Any]) -> RunRequest:
-    """Return the request of JSON data."""
+def request_from_json(data: JsonView) -> RunRequest:
     return RunRequest(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
 
 
@@ -80,16 +79,6 @@ class ShellRequest:
     user: bool
 
 
-def shell_request_to_json(request: ShellRequest) -> dict[str, Any]:
-    """Return the request as JSON data."""
-    return {**vars(request), "cage": cage_to_json(request.cage)}
-
-
-def shell_request_from_json(data: Mapping[str, Any]) -> ShellRequest:
-    """Return the request of JSON data."""
-    return ShellRequest(**{**data, "cage": cage_from_json(data["cage"])})
-
-
 class FrameStream:
     """A thread-safe writer of whole frames."""
 
@@ -97,7 +86,7 @@ class FrameStream:
         self._out = out
         self._lock = threading.Lock()
 
-    def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def _write(self, header: Json, body: bytes = b"") -> None:
         with self._lock:
             self._out.write(_frame(header, body))
             self._out.flush()
@@ -106,12 +95,11 @@ class FrameStream:
         """Send a progress event, for display and for the sampling of the outer host."""
         self._write({"frame": "event", "event": event, **details})
 
-    def facts(self, facts: dict[str, Any]) -> None:
+    def facts(self, facts: Json) -> None:
         """Send the host's facts, once per connection."""
         self._write({"frame": "facts", "facts": facts})
 
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
-        """Send one file of a collector."""
         body = path.read_bytes()
         header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name}
         self._write({**header, "length": len(body)}, body)
@@ -132,7 +120,7 @@ class FileStream(FrameStream):
     disturbs a measured part, and finished trials survive a crash of the host.
     """
 
-    def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def _write(self, header: Json, body: bytes = b"") -> None:
         with self._lock:
             self._out.write(_frame(header, body))
             if header["frame"] != "trace" and header.get("event") not in _WITHIN_A_TRIAL:
@@ -140,7 +128,7 @@ class FileStream(FrameStream):
                 os.fsync(self._out.fileno())
 
 
-def _frame(header: dict[str, Any], body: bytes) -> bytes:
+def _frame(header: Json, body: bytes) -> bytes:
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
 
 
@@ -175,9 +163,7 @@ class AnswerQueue:
         return None
 
 
-def ask(
-    stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]
-) -> dict[str, Any]:
+def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: JsonView) -> Json:
     """Send a question as an event; return the answer. Raises HostError if refused or silent."""
     question = f"{event}@{time.monotonic_ns()}"
     deadline = time.monotonic() + _ANSWER_SECONDS
@@ -188,7 +174,7 @@ def ask(
             "no controller answers that can reach the machine around this guest",
             "use HOST=vm outside a fleet",
         )
-    answer: dict[str, Any] = json.loads(piece)
+    answer: Json = json.loads(piece)
     if "error" in answer:
         raise HostError(answer["error"], answer.get("hint", ""))
     return answer

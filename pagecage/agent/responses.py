@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
 from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record_sections import SECTOR_BYTES, MeasuredInterval, io_count, stall_usec
 from pagecage.model.trial import Trial
 
-Row = Mapping[str, Any]
+Row = JsonView
 _MOMENTS = ("before", "after")
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.

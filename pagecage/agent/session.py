@@ -8,26 +8,24 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.data_files import free_bytes, make_room, sidecar_of
 from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
-from pagecage.agent.host_session import HostSession, alone, open_session, sweep
+from pagecage.agent.host_session import HostSession, Tracers, alone, open_session, sweep
 from pagecage.agent.phases import run_phases
 from pagecage.agent.prepared_data import FOLDER
 from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
-from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, NotPrepared, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.linux.block_device import LoopDisk, detach_loop_disk
 from pagecage.linux.child_processes import Interrupted, Interruption
-from pagecage.model.json_codec import to_json
+from pagecage.model.json_codec import Json, JsonView, to_json
 from pagecage.model.record import (
     MOST_RECORD_BYTES,
     RECORD_VERSION,
@@ -36,6 +34,7 @@ from pagecage.model.record import (
     record_from_json,
     record_to_json,
 )
+from pagecage.model.requirements import RequirementMissed
 from pagecage.model.run_files import MOST_TRACE_BYTES
 from pagecage.model.trial import Trial, environment_names
 from pagecage.units import kernel_page_bytes
@@ -43,19 +42,6 @@ from pagecage.units import kernel_page_bytes
 SOCKET_NAME = "standby.sock"
 _STREAMS = (0, 1, 2)
 _HEADER_BYTES = 1000  # of a frame around a record
-_SECTIONS = (
-    "response",
-    "counters",
-    "cage",
-    "cache",
-    "data",
-    "device",
-    "machine",
-    "machine_memory",
-    "dirty_limits",
-    "exit",
-    "load",
-)
 
 
 def serve(
@@ -168,19 +154,14 @@ def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
 def _build_record(run: TrialRun) -> Record:
     """Return the record of an attempt; sections that no phase reached are empty."""
     request, trial, machine = run.session.request, run.trial, run.session.request.machine
-    kept, ending = run.sections, run.ending
-    sections = {name: dict(kept[name]) for name in _SECTIONS}
+    ending = run.ending
     plain = {
+        **run.sections,
         "record_version": RECORD_VERSION,
         "run_id": request.run_id,
         "plan_sha256": request.plan_sha256,
         "host": request.host,
-        "experiment": trial.experiment,
-        "trial_id": trial.trial_id,
-        "treatment": trial.treatment,
-        "repeat": trial.repeat,
-        "block": trial.block,
-        "position": trial.position,
+        **trial.identity,
         "attempt": run.attempt,
         "outcome": ending.outcome,
         "phase": run.phase,
@@ -193,10 +174,9 @@ def _build_record(run: TrialRun) -> Record:
         "page_bytes": kernel_page_bytes(),
         "measured": to_json(run.interval),
         "samples": run.samples,
-        **sections,
         "disks": run.disks,
         "conditions": list(trial.conditions),
-        "workload": _workload(trial, kept["workload"]),
+        "workload": _workload(trial, run.sections["workload"]),
         "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},
         "harness": {**request.harness, "python": sys.version.split()[0]},
@@ -204,7 +184,7 @@ def _build_record(run: TrialRun) -> Record:
     return record_from_json(plain, "the record")
 
 
-def _workload(trial: Trial, kept: Mapping[str, Any]) -> dict[str, Any]:
+def _workload(trial: Trial, kept: JsonView) -> Json:
     argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
     command = trial.workload.command
     image = command.image if command else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, read_queue_settings, write_queue_setting
 from pagecage.linux.procfs import parse_meminfo, read_text
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import MIB, format_bytes
 from pagecage.whole_files import write_whole
 
@@ -25,7 +25,7 @@ class RestoreJournal:
         if not self._path.exists():
             write_whole(self._path, json.dumps(read()))
 
-    def put_back(self, what: str, write: Callable[[Mapping[str, Any]], None]) -> list[str]:
+    def put_back(self, what: str, write: Callable[[JsonView], None]) -> list[str]:
         """Pass the saved values to `write`; on failure return a sentence and keep the journal."""
         text = read_text(self._path)
         if text is None:
@@ -67,7 +67,7 @@ class DirtyLimits:
         texts = {name: read_text(self._vm / name) for name in _TOLD}
         return {name: int(text) for name, text in texts.items() if text}
 
-    def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
+    def set(self, wanted: Mapping[str, int]) -> Json:
         """Set limits in bytes by file name and return them as read back.
 
         Raises HostError if they differ.
@@ -86,8 +86,6 @@ class DirtyLimits:
         return got
 
     def restore(self) -> list[str]:
-        """Restore the limits; return one sentence per failure."""
-
         def write(saved: Mapping[str, int]) -> None:
             for in_bytes, in_percent in _PAIRS:
                 name = in_bytes if saved[in_bytes] else in_percent
@@ -177,7 +175,7 @@ class MemoryReservation:
         self._proc = proc
         self._pool = proc / "sys/vm/nr_hugepages"
 
-    def leave(self, wanted_bytes: int) -> dict[str, Any]:
+    def leave(self, wanted_bytes: int) -> Json:
         """Reserve memory until `wanted_bytes` are MemAvailable. Raises HostError if it cannot."""
         drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
@@ -199,7 +197,6 @@ class MemoryReservation:
         }
 
     def restore(self) -> list[str]:
-        """Release the memory; return one sentence per failure."""
         return self._journal.put_back(
             "vm.nr_hugepages", lambda saved: self._write(self._pool, int(saved["nr_hugepages"]))
         )

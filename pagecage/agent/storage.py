@@ -7,13 +7,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.agent.trial_storage import (
     MountedVolume,
     bind_copies,
@@ -25,26 +24,32 @@ from pagecage.agent.trial_storage import (
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk, has_cgroup_writeback, resolve_disk
 from pagecage.model.cage import DATA_DISK, Cage
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 from pagecage.model.trial import Trial
 from pagecage.units import MIB
 
 _PLACE = re.compile(r"\{disk\.([a-z][a-z0-9]*)\}")
 _SPARE_BYTES = 256 * MIB
 """Room on a simulated volume for the files that calibration makes."""
+_ONLY_FOR_DATA = "a disk with a latency is made only for the data"
 
 
 @dataclass(frozen=True)
-class OtherDisk:
-    """A disk of the cage beside the data directory's.
+class TrialDisk:
+    """A disk of a trial, with the directory on it that was given, or the mount point.
 
-    `root` is the directory that was given for it. `folder` is the trial's own, empty at first.
-    `volume` enforces the limits; None if the cgroup does.
+    `is_own` is True if it was made for this trial. `no_floor_reason` is why the latency floor of
+    its cage is not provided; empty if it is, or if there is none. `volume` enforces the limits;
+    None if the cgroup does.
     """
 
+    kind: str
     disk: Disk
-    root: Path
-    folder: Path
+    directory: Path
+    latency_us: int | None = None
+    is_own: bool = False
+    no_floor_reason: str = ""
     volume: SimulatedVolume | None = None
 
 
@@ -52,49 +57,46 @@ class OtherDisk:
 class Storage:
     """The disks and folders of a trial.
 
-    `is_own` is False for the data directory's disk, which all trials of the session share.
-    `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
-    cage has none. `volume` enforces the cage's I/O limits; None if the cgroup does. `disks` are the
-    cage's other disks by name. `folders` has a folder for each of them, and for each that the
-    workload names although the cage does not: that one is on the data directory's disk. `layers`
-    are the directories of the image's layers. `data_directory` has the prepared data, if any.
+    `disks` are those of the cage by name, the data directory's first. `folders` has a folder for
+    each of the others, and for each that the workload names although the cage does not: that one
+    is on the data directory's disk. `layers` are the directories of the image's layers.
+    `data_directory` has the prepared data, if any.
     """
 
-    kind: str
-    disk: Disk
-    data_dir: Path
-    latency_us: int | None = None
-    is_own: bool = False
-    no_floor_reason: str = ""
-    volume: SimulatedVolume | None = None
-    disks: Mapping[str, OtherDisk] = field(default_factory=dict)
+    disks: Mapping[str, TrialDisk]
     folders: Mapping[str, Path] = field(default_factory=dict)
     layers: tuple[Path, ...] = ()
     data_directory: Path | None = None
 
+    @property
+    def data(self) -> TrialDisk:
+        return self.disks[DATA_DISK]
 
-def prepare_storage(run: TrialRun, provided: Mapping[str, Any]) -> Storage:
+    @property
+    def data_dir(self) -> Path:
+        return self.data.directory
+
+    def measured_on(self, disk: Disk) -> Storage:
+        """Return the storage of a program whose files are on this disk."""
+        return replace(self, disks={**self.disks, DATA_DISK: replace(self.data, disk=disk)})
+
+
+def prepare_storage(run: TrialRun, provided: JsonView) -> Storage:
     """Find or make the trial's disks and folders. `provided` comes from the driver."""
-    provider = _Provider(run)
-    storage = provider.storage(provided)
-    disks = {name: provider.disk(name) for name in run.trial.cage.disks}
-    words = (
-        *run.trial.workload.arguments,
-        *(run.trial.before.arguments if run.trial.before else ()),
-    )
-    named = dict.fromkeys(name for word in words for name in _PLACE.findall(word))
-    folders = {name: storage.data_dir / _folder(name) for name in named if name not in disks}
-    folders |= {name: disk.folder for name, disk in disks.items()}
+    provider, cage, before = _Provider(run), run.trial.cage, run.trial.before
+    disks = {DATA_DISK: provider.data_disk(provided)}
+    disks |= {name: provider.other_disk(name) for name in cage.disks}
+    words = (*run.trial.workload.arguments, *(before.arguments if before else ()))
+    named = dict.fromkeys([*(name for word in words for name in _PLACE.findall(word)), *cage.disks])
+    folders = {
+        name: disks[name if name in cage.disks else DATA_DISK].directory / f"pagecage-{name}"
+        for name in named
+    }
     for folder in folders.values():
         run.cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    layers = tuple(map(Path, provided.get("image", {}).get("layers", ())))
-    return replace(storage, disks=disks, folders=folders, layers=layers)
-
-
-def _folder(name: str) -> str:
-    return f"pagecage-{name}"
+    return Storage(disks, folders, tuple(map(Path, provided.get("image", {}).get("layers", ()))))
 
 
 def _reason(error: Exception) -> str:
@@ -107,9 +109,9 @@ class _Provider:
     def __init__(self, run: TrialRun) -> None:
         self._run, self._trial, self._data_dir = run, run.trial, run.data_dir
         self._spool = run.request.spool
-        self._shared = Storage("data", run.session.disk, self._data_dir)
+        self._shared = TrialDisk("data", run.session.disk, self._data_dir)
 
-    def storage(self, provided: Mapping[str, Any]) -> Storage:
+    def data_disk(self, provided: JsonView) -> TrialDisk:
         """Make the disk that the trial needs, or one with its latency floor if possible."""
         kind = self._trial.storage
         if self._trial.cage.is_volume:
@@ -119,36 +121,31 @@ class _Provider:
             folder = Path(provided["engine"]["data_root"]) / "pagecage-data"
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                return Storage(kind, resolve_disk(folder), folder, is_own=True)
+                return TrialDisk(kind, resolve_disk(folder), folder, is_own=True)
             except PagecageError as error:
                 raise RequirementMissed.of(Requirement.STORAGE, error.message, error.hint) from None
-        if kind == "data":
-            return self._with_latency_floor()
+        floor_us = latency_floor_us(self._trial.cage)
         try:
-            return self._made(kind, self._trial.storage_latency_us or 0)
+            if kind != "data":
+                return self._made(kind, self._trial.storage_latency_us or 0)
+            if not floor_us:
+                return self._shared
+            if reason := no_floor_reason(self._trial, OF_OURS.exists()):
+                return replace(self._shared, no_floor_reason=reason)
+            return self._made("null_blk", floor_us)
         except (PagecageError, OSError) as error:
+            if kind == "data":  # the record says so, and the trial runs without the floor
+                return replace(self._shared, no_floor_reason=_reason(error))
             reason = f"no {kind} here: {_reason(error)}"
             raise RequirementMissed.of(Requirement.STORAGE, reason) from None
 
-    def _with_latency_floor(self) -> Storage:
-        latency_us = latency_floor_us(self._trial.cage)
-        if not latency_us:
-            return self._shared
-        if reason := no_floor_reason(self._trial, OF_OURS.exists()):
-            return replace(self._shared, no_floor_reason=reason)
-        try:
-            return self._made("null_blk", latency_us)
-        except (PagecageError, OSError) as error:
-            # The record says so, and the trial runs without the floor.
-            return replace(self._shared, no_floor_reason=_reason(error))
-
-    def _made(self, kind: str, latency_us: int) -> Storage:
+    def _made(self, kind: str, latency_us: int) -> TrialDisk:
         self._run.cleanup.callback(remove_storage, self._spool)
         size_bytes = self._trial.dataset_bytes + self._trial.writes_bytes
         made = make_storage(kind, latency_us, size_bytes, self._spool)
-        return Storage(kind, made.disk, made.mount_point, latency_us, is_own=True)
+        return TrialDisk(kind, made.disk, made.mount_point, latency_us, is_own=True)
 
-    def _on_volume(self) -> Storage:
+    def _on_volume(self) -> TrialDisk:
         """Return our guest's data disk, which its controller serves, or a volume served here."""
         trial, data_dir = self._trial, self._data_dir
         try:
@@ -161,9 +158,7 @@ class _Provider:
             bind_copies(copies, data_dir, mounted)
         except (PagecageError, OSError) as error:
             raise _no_volume("simulated volume", error) from None
-        disk, mount_point = mounted.storage.disk, mounted.storage.mount_point
-        volume = SimulatedVolume(mounted.server.command, mounted.path)
-        return Storage("volume", disk, mount_point, is_own=True, volume=volume)
+        return _served(mounted)
 
     def _mounted(self, size_bytes: int, name: str = DATA_DISK) -> MountedVolume:
         mounted = mount_volume(size_bytes, self._data_dir, self._spool, name)
@@ -173,7 +168,7 @@ class _Provider:
     def _outer_volume(self, disk: str = DATA_DISK) -> SimulatedVolume | None:
         session = self._run.session
 
-        def command(command: Mapping[str, Any]) -> dict[str, Any]:
+        def command(command: JsonView) -> Json:
             details = {"command": dict(command), "disk": disk}
             return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
 
@@ -187,28 +182,29 @@ class _Provider:
         self._run.cleanup.callback(volume.free)
         return volume
 
-    def disk(self, name: str) -> OtherDisk:
+    def other_disk(self, name: str) -> TrialDisk:
         """Return another disk of the cage: a volume, or the disk of the directory given for it."""
         given = self._run.request.disks
         if not self._trial.cage.is_volume:
             root = Path(given[name])
             try:
                 root.mkdir(parents=True, exist_ok=True)
-                return OtherDisk(resolve_disk(root), root, root / _folder(name))
+                return TrialDisk("data", resolve_disk(root), root, no_floor_reason=_ONLY_FOR_DATA)
             except (PagecageError, OSError) as error:
-                raise RequirementMissed.of(
-                    Requirement.OTHER_DISK, f"{name}: {_reason(error)}"
-                ) from None
+                reason = f"{name}: {_reason(error)}"
+                raise RequirementMissed.of(Requirement.OTHER_DISK, reason) from None
         try:
             if volume := self._outer_volume(name):
                 root = Path(given[name])
-                return OtherDisk(resolve_disk(root), root, root / _folder(name), volume)
-            mounted = self._mounted(self._trial.writes_bytes + _SPARE_BYTES, name)
+                return TrialDisk("volume", resolve_disk(root), root, volume=volume)
+            return _served(self._mounted(self._trial.writes_bytes + _SPARE_BYTES, name))
         except (PagecageError, OSError, KeyError) as error:
             raise _no_volume(f"simulated volume {name}", error) from None
-        root = mounted.storage.mount_point
-        volume = SimulatedVolume(mounted.server.command, mounted.path)
-        return OtherDisk(mounted.storage.disk, root, root / _folder(name), volume)
+
+
+def _served(mounted: MountedVolume) -> TrialDisk:
+    made, volume = mounted.storage, SimulatedVolume(mounted.server.command, mounted.path)
+    return TrialDisk("volume", made.disk, made.mount_point, is_own=True, volume=volume)
 
 
 def _no_volume(what: str, error: Exception) -> RequirementMissed:
@@ -224,7 +220,7 @@ def _copied_folders(trial: Trial, data_dir: Path) -> Iterator[str]:
             yield Path(path).relative_to(data_dir).parts[0]
 
 
-def check_disks(facts: Mapping[str, Any], cage: Cage) -> list[MissedRequirement]:
+def check_disks(facts: JsonView, cage: Cage) -> list[MissedRequirement]:
     """Return why the cage's other disks cannot be those of a host.
 
     The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
@@ -247,12 +243,12 @@ def check_disks(facts: Mapping[str, Any], cage: Cage) -> list[MissedRequirement]
     return missed
 
 
-def require_distinct(storage: Storage, maj_min: str) -> None:
+def require_distinct(storage: Storage) -> None:
     """Raise RequirementMissed if two names are one disk, for which the kernel has one limit."""
-    taken = {maj_min: DATA_DISK}
-    for name, other in storage.disks.items():
-        if taken.setdefault(other.disk.maj_min, name) != name:
-            both = f"{name} and {taken[other.disk.maj_min]} are both {other.disk.node}"
+    taken: dict[str, str] = {}
+    for name, one in storage.disks.items():
+        if (other := taken.setdefault(one.disk.maj_min, name)) != name:
+            both = f"{name} and {other} are both {one.disk.node}"
             raise RequirementMissed.of(
                 Requirement.OTHER_DISK,
                 f"{both}, for which there is one limit",
@@ -260,7 +256,7 @@ def require_distinct(storage: Storage, maj_min: str) -> None:
             )
 
 
-def require_cgroup_writeback(cage: Cage, storage: Storage, disk: Disk) -> None:
+def require_cgroup_writeback(cage: Cage, storage: Storage) -> None:
     """Raise RequirementMissed if a limit on writes would not hold for buffered writes to a disk.
 
     Its limit reads back well, and direct writes and the program's own fsync keep it. The kernel's
@@ -268,8 +264,8 @@ def require_cgroup_writeback(cage: Cage, storage: Storage, disk: Disk) -> None:
     (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
     """
     part = cage.cgroup_part
-    limited = [(disk, part.properties)]
-    limited += [(storage.disks[name].disk, one.properties) for name, one in part.disks.items()]
+    limits = {name: part.on_disk(name).properties for name in part.disk_names}
+    limited = ((storage.disks[name].disk, properties) for name, properties in limits.items())
     for reason in unlimited_writes(limited):
         hint = "put the data on ext4 (without data=journal), XFS or btrfs, or remove these limits"
         raise RequirementMissed.of(Requirement.LIMITS, reason, hint)

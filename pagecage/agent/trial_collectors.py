@@ -21,10 +21,10 @@ from pagecage.agent.collectors.tracer import TracedTrial
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
 from pagecage.agent.programs.command import command_places, fill_all, places
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 from pagecage.model.trial import TRACERS
 from pagecage.process import find_tool
 
@@ -161,10 +161,9 @@ def _custom(
 
 
 def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
-    cage, facts = run.trial.cage.cgroup_part, run.session.facts
-    if rewrites_io_max(cage, facts):
-        yield DATA_DISK, IoMaxController(context, cage)
-    for name in cage.disks:
-        if rewrites_io_max(cage.on_disk(name), facts):
-            on_disk = replace(context, disk=context.disks[name])
-            yield name, IoMaxController(on_disk, cage.on_disk(name), name=f"credits-{name}")
+    cage, disks = run.trial.cage.cgroup_part, {DATA_DISK: context.disk, **context.disks}
+    for name in cage.disk_names:
+        if rewrites_io_max(cage.on_disk(name), run.session.facts):
+            on_disk = replace(context, disk=disks[name])
+            trace = "credits" if name == DATA_DISK else f"credits-{name}"
+            yield name, IoMaxController(on_disk, cage.on_disk(name), name=trace)

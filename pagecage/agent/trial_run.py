@@ -16,22 +16,10 @@ from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import RunRequest
 from pagecage.errors import HostError
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import MeasuredInterval
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import Dataset, Trial
-
-
-class RequirementMissed(Exception):
-    """The host lacks what the trial needs."""
-
-    def __init__(self, missed: list[MissedRequirement]) -> None:
-        super().__init__("; ".join(one.reason for one in missed))
-        self.missed = missed
-
-    @classmethod
-    def of(cls, requirement: Requirement, reason: str, hint: str = "") -> RequirementMissed:
-        """Return the exception for one requirement."""
-        return cls([MissedRequirement(requirement, reason, hint)])
 
 
 class NotPrepared(Exception):
@@ -66,15 +54,15 @@ class Measured:
     """
 
     interval: MeasuredInterval | None
-    counters: Mapping[str, Any]
-    end: Mapping[str, Any]
-    exit: Mapping[str, Any]
+    counters: JsonView
+    end: JsonView
+    exit: JsonView
     last_line: str | None = None
     start_seconds: float | None = None
     is_timed_out: bool = False
     response: Mapping[str, float | None] = field(default_factory=dict)
     breach: Ending | None = None
-    cache: Mapping[str, Any] = field(default_factory=dict)
+    cache: JsonView = field(default_factory=dict)
 
 
 class Journal(Protocol):
@@ -98,17 +86,16 @@ class TrialRun:
     directory: Path
     cleanup: ExitStack = field(default_factory=ExitStack)
     phase: str = "requirements"
-    timings: list[dict[str, Any]] = field(default_factory=list)
-    sections: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
-    disks: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    timings: list[Json] = field(default_factory=list)
+    sections: defaultdict[str, Json] = field(default_factory=lambda: defaultdict(dict))
+    disks: dict[str, dict[str, Json]] = field(default_factory=dict)
     interval: MeasuredInterval | None = None
-    samples: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[Json] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
     ending: Ending = Ending("failed")
 
     @property
     def request(self) -> RunRequest:
-        """The request of the session."""
         return self.session.request
 
     @property
@@ -118,7 +105,7 @@ class TrialRun:
 
     def keep(self, section: str, disk: str = DATA_DISK, /, **values: Any) -> None:
         """Add values to a section of the record, or of another disk (`device` or `cage`)."""
-        sections: dict[str, dict[str, Any]] = self.sections
+        sections: dict[str, Json] = self.sections
         if disk != DATA_DISK:
             sections = self.disks.setdefault(disk, {})
         sections.setdefault(section, {}).update(values)
@@ -149,7 +136,6 @@ class TrialRun:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Enter a phase and record its duration."""
         self.phase = phase
         wall, begin = time.time(), time.monotonic()
         try:

@@ -7,11 +7,10 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.volume_server import (
     CONTROL_SOCKET,
@@ -27,6 +26,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.json_codec import JsonView
 from pagecage.process import find_tool, run
 from pagecage.units import BLOCK_BYTES, GIB, MIB, format_bytes
 
@@ -166,7 +166,7 @@ class MountedVolume:
 
     server: VolumeServer
     storage: TrialStorage
-    path: Mapping[str, Any]
+    path: JsonView
 
 
 def mount_volume(

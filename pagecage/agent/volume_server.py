@@ -11,16 +11,16 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.linux.block_device import parse_mountinfo
 from pagecage.linux.procfs import read_text
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import Process, dying_with_parent, find_tool, replay, run, spawn
 
 PLUGIN = "libpcvolume.so"
@@ -83,12 +83,10 @@ class VolumeServer:
 
     @property
     def data_socket(self) -> Path:
-        """The socket that serves the data (NBD)."""
         return self._sockets / DATA_SOCKET
 
     @property
     def control_socket(self) -> Path:
-        """The socket that takes commands."""
         return self._sockets / CONTROL_SOCKET
 
     @property
@@ -97,10 +95,9 @@ class VolumeServer:
         return self._process.pid
 
     def alive(self) -> bool:
-        """Return whether the server is running."""
         return self._process.poll() is None
 
-    def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def command(self, command: JsonView) -> Json:
         """Return the answer to a command. Raises HostDied if the server has ended, or HostError."""
         try:
             return send_command(self.control_socket, command)
@@ -113,7 +110,6 @@ class VolumeServer:
             raise
 
     def last_line(self) -> str:
-        """Return the last line that the server printed."""
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return (text.strip().splitlines() or ["it printed no reason"])[-1]
 
@@ -137,7 +133,6 @@ def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
 
 
 def require_nbdkit() -> None:
-    """Raise HostError if nbdkit is not installed."""
     if find_tool("nbdkit") is None:
         raise HostError("a simulated volume needs nbdkit", "apt-get install nbdkit")
 
@@ -169,7 +164,7 @@ def glibc_version() -> tuple[int, int] | None:
     return (int(major), int(minor)) if name == "glibc" else None
 
 
-def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
+def send_command(control: Path, command: JsonView) -> Json:
     """Send one command; return the answer. Raises HostError if refused or not answered."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -177,7 +172,7 @@ def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
             connection.connect(str(control))
             connection.sendall(json.dumps(command).encode() + b"\n")
             with connection.makefile("rb") as lines:
-                answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
+                answer: Json = json.loads(lines.readline() or b"{}")
     except (OSError, ValueError) as error:
         raise HostError(f"the simulated volume does not answer: {error}") from None
     if "error" in answer:
@@ -211,7 +206,6 @@ class FuseLoop:
             raise HostError("a simulated volume needs losetup", "apt-get install util-linux")
 
     def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start pcvolume-fuse."""
         log = folder / "server.log"
         return VolumeServer.start_fuse(programs / FUSE_PROGRAM, file, folder, log)
 
@@ -298,7 +292,6 @@ class NbdClient:
         _require_root()
 
     def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start nbdkit."""
         return VolumeServer.start(programs / PLUGIN, file, folder, folder / "server.log")
 
     def attach(self, server: VolumeServer, folder: Path) -> Path:
@@ -320,7 +313,6 @@ class NbdClient:
         return node
 
     def detach(self, folder: Path) -> list[str]:
-        """Detach the client whose name was noted."""
         noted, removed = folder / "node", []
         if noted.exists():
             node = noted.read_text().strip()
@@ -360,7 +352,7 @@ _SET_US = 500.0
 _READS, _MOST_CPUS, _MOST_SECONDS = 600, 4, 0.8
 
 
-def path_latency_us(node: Path, command: Callable[[Mapping[str, Any]], dict[str, Any]]) -> float:
+def path_latency_us(node: Path, command: Callable[[JsonView], Json]) -> float:
     """Return what the path to a volume adds to a read at depth 1 of 4 KiB, in microseconds.
 
     The volume answers after a constant time, in which its bytes are read, so that the file below

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.protocol import ShellRequest, shell_request_to_json
+from pagecage.agent.protocol import ShellRequest
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.host_choice import choose_host
@@ -20,6 +20,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.host import Host, ResourceNeeds
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import to_json
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
@@ -81,7 +82,7 @@ def _refuse_several_disks(cage: Cage) -> None:
 def _run(machine: Host, cage: Cage) -> int:
     spool = machine.spool_dir
     request = ShellRequest(cage, machine.data_dir, spool, machine.user)
-    text = json.dumps(shell_request_to_json(request))
+    text = json.dumps(to_json(request))
     argv = machine.interactive(["python3", agent_path(spool), "shell", text])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
     # Ctrl-C is meant for the program in the shell.

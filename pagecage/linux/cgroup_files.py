@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pagecage.linux.procfs import (
     read_text,
 )
 from pagecage.model.cage import IO_MAX_KEY
+from pagecage.model.json_codec import Json
 
 HITS = "memory.hits"
 """Key of the number of times that an imposed memory limit was met (memory.events, failcnt)."""
@@ -189,13 +191,10 @@ class CounterFiles(_OpenFiles):
         return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
 
 
-def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
+def read_counters(cgroup: Cgroup, *names: str) -> Json:
     """Return these counters of a cgroup, or all that records keep; None for a missing file."""
-    files = CounterFiles(cgroup, names or COUNTERS)
-    try:
+    with closing(CounterFiles(cgroup, names or COUNTERS)) as files:
         return {name: files.read(name) for name in names or COUNTERS}
-    finally:
-        files.close()
 
 
 # --- Limits ---------------------------------------------------------------------------------------
@@ -293,11 +292,8 @@ def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
 
 
 def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
-    files = LimitFiles(cgroup)
-    try:
+    with closing(LimitFiles(cgroup)) as files:
         return files.read(maj_min)
-    finally:
-        files.close()
 
 
 def limited_disks(cgroup: Cgroup) -> list[str]:

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
@@ -34,6 +33,7 @@ from pagecage.linux.cgroup import (
 from pagecage.linux.cgroup_files import V1_IO_FILE, limited_disks, read_limits, write_io_limits
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import kernel_page_bytes
 
 _UNIFIED_CONTROLLERS = {"memory": "memory", "blkio": "io", "cpu": "cpu"}
@@ -63,7 +63,7 @@ class Place:
     parent: Cgroup
     obstacles: tuple[Obstacle, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         parent = self.parent
         return {
             "hierarchy": parent.hierarchy if parent.directories else None,
@@ -206,7 +206,7 @@ class Cgroupfs:
             _disable(notes["controllers"])
             self._notes.unlink(missing_ok=True)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> Json:
         try:
             notes = json.loads(self._notes.read_text())
             return {"groups": list(notes["groups"]), "controllers": dict(notes["controllers"])}
@@ -221,7 +221,7 @@ class Cgroupfs:
         notes["controllers"] |= enabled or {}
         self._write(notes)
 
-    def _write(self, notes: Mapping[str, Any]) -> None:
+    def _write(self, notes: JsonView) -> None:
         self._notes.parent.mkdir(parents=True, exist_ok=True)
         part = self._notes.with_suffix(".part")
         part.write_text(json.dumps(notes))

@@ -14,11 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import SYS, Disk, find_mount, parse_mountinfo, stack_names
 from pagecage.linux.procfs import read_text
+from pagecage.model.json_codec import Json
 from pagecage.process import PROC
 from pagecage.units import MIB, kernel_page_bytes, page_ceil_bytes
 
@@ -175,7 +176,7 @@ _LVM_CACHES = {
 """Last part of the dm/uuid of LVM's hidden volumes (lib/activate/dev_manager.c of LVM2)."""
 
 
-def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[dict[str, Any]]:
+def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[Json]:
     """Return each layer of the disk's stack with a cache of its own: `{layer, kind}`.
 
     A loop device also has the `file` below it, its `file_bytes`, and its `resident_bytes`, which

@@ -9,12 +9,12 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pagecage.linux.procfs import parse_pressure, read_text
+from pagecage.model.json_codec import Json
 from pagecage.process import PROC, stat_fields
 
 MARKER = "PAGECAGE_TRIAL"
@@ -38,9 +38,6 @@ class ProcessInfo:
     name: str
     cgroup: str
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class TreeCounters:
@@ -56,7 +53,7 @@ class TreeCounters:
     def __add__(self, other: TreeCounters) -> TreeCounters:
         return TreeCounters(*map(operator.add, vars(self).values(), vars(other).values()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         usage_seconds = self.user_seconds + self.system_seconds
         return {
             "io": {"rbytes": self.read_bytes, "wbytes": self.write_bytes},
@@ -157,7 +154,7 @@ def read_report(path: Path) -> TreeCounters | None:
     return TreeCounters(io["read_bytes"], io["write_bytes"], **report)
 
 
-def read_waits(pids: Iterable[int], proc: Path = PROC) -> dict[str, Any]:
+def read_waits(pids: Iterable[int], proc: Path = PROC) -> Json:
     """Return the machine's pressure (psi.rst), else the living threads' delay (sched-stats.rst)."""
     texts = {kind: read_text(proc / "pressure" / kind) for kind in _KINDS}
     if all(text is not None for text in texts.values()):
@@ -238,7 +235,7 @@ class SupervisedProcesses:
     def launched(self, pid: int) -> None:
         self.supervisor = pid
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Json:
         used = self._used()
         own = None if used is None else used.to_json() | read_waits(self._pids())
         return {"cgroup": None, "processes": own}

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pagecage.model.json_codec import Json
 from pagecage.process import stat_fields
 
 _PIECE_BYTES = 1 << 16
@@ -130,7 +131,7 @@ def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
     return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
 
 
-def read_host(proc: Path = PROC) -> dict[str, Any]:
+def read_host(proc: Path = PROC) -> Json:
     return {
         "vmstat": read_vmstat(proc),
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
@@ -239,7 +240,7 @@ _CLASSES = ("none", "realtime", "best-effort", "idle")
 """Numbers of ioprio_get(2) and of include/uapi/linux/ioprio.h."""
 
 
-def machine_settings(sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
+def machine_settings(sys: Path = SYS, proc: Path = PROC) -> Json:
     """Return the CPUs' governors and frequencies in kHz, and huge pages, if there are any."""
     cpu = sys / "devices/system/cpu"
     policies = sorted(cpu.glob("cpu[0-9]*/cpufreq"))[:_MOST_CPUS]
@@ -260,7 +261,7 @@ def machine_settings(sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     )
 
 
-def _known(**values: Any) -> dict[str, Any]:
+def _known(**values: Any) -> Json:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
@@ -270,7 +271,7 @@ def _ends(policies: Sequence[Path], name: str) -> list[int]:
     return [min(numbers), max(numbers)] if numbers else []
 
 
-def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
+def process_settings(pid: int, proc: Path = PROC) -> Json:
     status = read_text(proc / str(pid) / "status") or ""
     fields = stat_fields(pid, proc)
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

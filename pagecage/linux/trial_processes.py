@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from pagecage.linux.cgroup import Cgroup, CgroupMaker, members, outside
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.processes import ProcessInfo
+from pagecage.model.json_codec import Json
 
 
 class TrialProcesses(Protocol):
@@ -20,7 +21,7 @@ class TrialProcesses(Protocol):
     def launched(self, pid: int) -> None:
         """Note the process that the driver's command has become."""
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Json:
         """Return the counters that records keep: `cgroup`, or `processes` if that is None."""
 
     def read_bytes(self, maj_min: str) -> int | None:
@@ -50,7 +51,7 @@ class CgroupProcesses:
     def launched(self, pid: int) -> None:
         """Do nothing: the cgroup contains the process."""
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Json:
         return {"cgroup": read_counters(self.cgroup)}
 
     def read_bytes(self, maj_min: str) -> int | None:

@@ -7,9 +7,9 @@ verdict on the cache state applies them again (docs/METHODOLOGY.md, "Cache state
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
 
+from pagecage.model.json_codec import JsonView
+from pagecage.model.record_sections import CacheCheck, CacheEvidence
 from pagecage.units import MIB, format_bytes
 
 TOLERANCE_BYTES = MIB
@@ -22,46 +22,10 @@ trial."""
 CHARGE_LAG_PAGES = 128
 """Pages per CPU by which memory.stat may lag behind: 64 wait on the CPU, 64 more for the next flush
 (mm/memcontrol.c, MEMCG_CHARGE_BATCH)."""
-MOMENTS = ("start", "go", "end")
 _READERS = frozenset({"pcread", "pcscan", "pcscan-c", "pcscan-python", "pcprefault"})
 """Workloads whose `distinct_bytes` are bytes of the trial's files that they read, as their checksum
 proves. For other workloads it counts bytes written, allocated, or only hinted
 (workloads/README.md)."""
-
-
-@dataclass(frozen=True)
-class CacheCheck:
-    """Page cache figures at one moment. None means that this kernel does not report the figure.
-
-    `resident_bytes` of the trial's files are in the page cache. The slice is charged for
-    `charged_bytes` of page cache, has read `read_bytes` from the trial's disk, and has lost
-    `reclaimed_bytes` to reclaim; cgroup v1 does not count them. It has met its memory limit
-    `limit_hits` times. `host_reclaimed_bytes` were reclaimed from any cgroup because the host was
-    short of memory.
-    """
-
-    resident_bytes: int
-    charged_bytes: int | None = None
-    read_bytes: int | None = None
-    reclaimed_bytes: int | None = None
-    host_reclaimed_bytes: int | None = None
-    limit_hits: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the check as JSON data."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class _Evidence:
-    proven_bytes: int
-    after_step: bool
-    tolerance_bytes: int
-    lag_bytes: int
-    evicted_bytes: int
-    came_bytes: int | None
-    least_resident_bytes: int | None
-    requested_bytes: int | None
 
 
 def charge_lag_bytes(cpus: int, page_bytes: int) -> int:
@@ -74,94 +38,92 @@ def tolerance_bytes(file_bytes: int) -> int:
     return max(TOLERANCE_BYTES, round(TOLERANCE_SHARE * file_bytes))
 
 
-def requested_bytes(program: str | None, end: Mapping[str, Any]) -> int | None:
+def requested_bytes(program: str | None, end: JsonView) -> int | None:
     """Return the distinct bytes of its files that a workload read, by its `end` line, or None."""
     count = end.get("distinct_bytes")
     is_known = program in _READERS and end.get("checksum") is not None and isinstance(count, int)
     return count if is_known else None
 
 
-def broken_reason(cache: Mapping[str, Any], requested_bytes: int | None = None) -> str | None:
+def broken_reason(cache: CacheEvidence, requested_bytes: int | None = None) -> str | None:
     """Return why the proven state did not last; None if it did, by the checks so far."""
-    start, go, end = (_check(cache, moment) for moment in MOMENTS)
-    rules = _RULES.get(cache.get("requested", "any"))
+    rules, start, go, end = _RULES.get(cache.requested or "any"), cache.start, cache.go, cache.end
     if rules is None or start is None:
         return None
-    step = cache.get("step") if cache["requested"] == "cold" else None
-    evidence, (at_start, at_go, at_end) = (
-        _Evidence(
-            proven_bytes=step["resident_bytes_after"] if step else cache["resident_bytes_before"],
-            after_step=bool(step),
-            tolerance_bytes=tolerance_bytes(cache["file_bytes"]),
-            lag_bytes=cache.get("charge_lag_bytes", 0),
-            evicted_bytes=cache.get("evicted_bytes", 0),
-            came_bytes=cache.get("came_bytes"),
-            least_resident_bytes=cache.get("least_resident_bytes"),
-            requested_bytes=requested_bytes,
-        ),
-        rules,
-    )
-    reason = at_start(evidence, start)
+    at_start, at_go, at_end = rules
+    reason = at_start(cache, start)
     if go is not None and reason is None:
-        reason = at_go(evidence, start, go)
-    if go is not None and end is not None and reason is None:
-        reason = at_end(evidence, start, go, end)
+        reason = at_go(cache, start, go)
+        if end is not None and reason is None:
+            reason = at_end(cache, start, go, end, requested_bytes)
     return reason
 
 
-def _check(cache: Mapping[str, Any], moment: str) -> CacheCheck | None:
-    found = cache.get(moment)
-    return CacheCheck(**found) if found else None
+def _proven_bytes(cache: CacheEvidence) -> int:
+    """Return the resident bytes of the proven state: of a cold one, what a setup step left."""
+    if cache.requested == "cold" and cache.step:
+        return int(cache.step["resident_bytes_after"])
+    return cache.resident_bytes_before or 0
 
 
-def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
+def _spare_bytes(cache: CacheEvidence) -> int:
+    return tolerance_bytes(cache.file_bytes or 0)
+
+
+def _charged_spare_bytes(cache: CacheEvidence) -> int:
+    """Return the bytes that may remain unexplained by a charge, which may lag behind."""
+    return _spare_bytes(cache) + (cache.charge_lag_bytes or 0)
+
+
+def _cold_at_start(cache: CacheEvidence, start: CacheCheck) -> str | None:
     """Check that no bytes arrived since the proof.
 
     After a setup step, its read-ahead may still arrive.
     """
-    foreign = start.resident_bytes - evidence.proven_bytes
-    if foreign <= (evidence.tolerance_bytes if evidence.after_step else 0):
+    foreign = start.resident_bytes - _proven_bytes(cache)
+    if foreign <= (_spare_bytes(cache) if cache.step else 0):
         return None
     return (
         f"before the program started, another process had read {format_bytes(foreign)} of the files"
     )
 
 
-def _cold_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
+def _cold_at_go(cache: CacheEvidence, start: CacheCheck, go: CacheCheck) -> str | None:
     """Check that the bytes that arrived since the start are charged to, or read by, the slice.
 
     If the slice has read nothing at all, none of them are its own.
     """
-    charged, read = (_growth(start, go, key) for key in ("charged_bytes", "read_bytes"))
+    charged, read = (go.since(start, key) for key in ("charged_bytes", "read_bytes"))
     if charged is None and read is None:
         return None
-    own, spare = max(charged or 0, read or 0), evidence.tolerance_bytes + evidence.lag_bytes
-    foreign = go.resident_bytes - start.resident_bytes
-    if foreign <= (0 if read == 0 else own + spare):
+    own, foreign = max(charged or 0, read or 0), go.resident_bytes - start.resident_bytes
+    if foreign <= (0 if read == 0 else own + _charged_spare_bytes(cache)):
         return None
     return f"before `go`, another process had read {format_bytes(foreign)} of the files"
 
 
 def _cold_at_end(
-    evidence: _Evidence, start: CacheCheck, _go: CacheCheck, end: CacheCheck
+    cache: CacheEvidence,
+    start: CacheCheck,
+    _go: CacheCheck,
+    end: CacheCheck,
+    requested_bytes: int | None,
 ) -> str | None:
-    read = _growth(start, end, "read_bytes")
-    if foreign := _charged_elsewhere(evidence, start, end):
+    read = end.since(start, "read_bytes")
+    if foreign := _charged_elsewhere(cache, start, end):
         return (
             f"another process has read {format_bytes(foreign)} of the files, since it is charged"
             " for these pages"
         )
     if read is None:
         return None
-    if (came := evidence.came_bytes) is not None and came - read > evidence.tolerance_bytes:
-        if (
-            sum(_growth(start, end, key) or 0 for key in ("charged_bytes", "reclaimed_bytes"))
-            >= came - evidence.tolerance_bytes - evidence.lag_bytes
-        ):
+    if (came := cache.came_bytes) is not None and came - read > _spare_bytes(cache):
+        own = (end.since(start, key) or 0 for key in ("charged_bytes", "reclaimed_bytes"))
+        if sum(own) >= came - _charged_spare_bytes(cache):
             return _lost_counts(came, read)
         return f"{format_bytes(came)} of the files entered the page cache: {_read_elsewhere(read)}"
-    missing = (evidence.requested_bytes or 0) - start.resident_bytes
-    if missing - read > evidence.tolerance_bytes:
+    missing = (requested_bytes or 0) - start.resident_bytes
+    if missing - read > _spare_bytes(cache):
         absent = f"{format_bytes(missing)} that the workload read were not in the page cache"
         return f"{absent}: {_read_elsewhere(read)}"
     return None
@@ -185,7 +147,7 @@ def _lost_counts(came: int, read: int) -> str:
     )
 
 
-def _charged_elsewhere(evidence: _Evidence, start: CacheCheck, end: CacheCheck) -> int:
+def _charged_elsewhere(cache: CacheEvidence, start: CacheCheck, end: CacheCheck) -> int:
     """Return the bytes that became resident and are charged to another cgroup.
 
     Returns 0 if unknown or tolerable. A page stays charged to the cgroup that brought it in
@@ -195,32 +157,35 @@ def _charged_elsewhere(evidence: _Evidence, start: CacheCheck, end: CacheCheck) 
         return 0
     before = max(0, start.resident_bytes - start.charged_bytes)
     foreign = end.resident_bytes - end.charged_bytes - before
-    return foreign if foreign > evidence.tolerance_bytes + evidence.lag_bytes else 0
+    return foreign if foreign > _charged_spare_bytes(cache) else 0
 
 
-def _resident_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
+def _resident_at_start(cache: CacheEvidence, start: CacheCheck) -> str | None:
     return _missing_reason(
-        evidence, evidence.proven_bytes - start.resident_bytes, "before the program started"
+        cache, _proven_bytes(cache) - start.resident_bytes, "before the program started"
     )
 
 
-def _resident_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
+def _resident_at_go(cache: CacheEvidence, start: CacheCheck, go: CacheCheck) -> str | None:
     """Check that no bytes left but those that the workload or its slice's limit dropped."""
-    own = evidence.evicted_bytes + min(
-        _growth(start, go, "reclaimed_bytes") or 0, start.charged_bytes or 0
-    )
-    return _missing_reason(evidence, evidence.proven_bytes - go.resident_bytes - own, "before `go`")
+    by_limit = min(go.since(start, "reclaimed_bytes") or 0, start.charged_bytes or 0)
+    own = (cache.evicted_bytes or 0) + by_limit
+    return _missing_reason(cache, _proven_bytes(cache) - go.resident_bytes - own, "before `go`")
 
 
-def _missing_reason(evidence: _Evidence, missing: int, when: str) -> str | None:
-    if missing <= evidence.tolerance_bytes:
+def _missing_reason(cache: CacheEvidence, missing: int, when: str) -> str | None:
+    if missing <= _spare_bytes(cache):
         return None
     missing_text = f"{format_bytes(missing)} of the files left the page cache {when}"
     return f"{missing_text}: another process dropped them, or memory ran short"
 
 
 def _resident_at_end(
-    evidence: _Evidence, _start: CacheCheck, go: CacheCheck, end: CacheCheck
+    cache: CacheEvidence,
+    _start: CacheCheck,
+    go: CacheCheck,
+    end: CacheCheck,
+    requested_bytes: int | None,
 ) -> str | None:
     """Check that no bytes had to be read again, other than those that reclaim accounts for.
 
@@ -228,26 +193,20 @@ def _resident_at_end(
     must have dropped, or the slice must be charged for new pages while the workload reads only
     these files.
     """
-    if reclaim_is_unknown(vars(go), vars(end)):
+    if reclaim_is_unknown(go, end):
         return None
-    least = evidence.least_resident_bytes
-    dropped = go.resident_bytes - (
-        end.resident_bytes if least is None else min(least, end.resident_bytes)
-    )
-    reclaimed = _growth(go, end, "reclaimed_bytes") or 0
+    least = cache.least_resident_bytes
+    least = end.resident_bytes if least is None else min(least, end.resident_bytes)
+    dropped, reclaimed = go.resident_bytes - least, end.since(go, "reclaimed_bytes") or 0
     charged = (
-        (_growth(go, end, "charged_bytes") or 0) + reclaimed
-        if evidence.requested_bytes is not None
-        else 0
+        (end.since(go, "charged_bytes") or 0) + reclaimed if requested_bytes is not None else 0
     )
-    by_reclaim = (_growth(go, end, "host_reclaimed_bytes") or 0) + min(
-        reclaimed, go.charged_bytes or 0
-    )
-    gone_before = evidence.proven_bytes - go.resident_bytes
-    again = (
-        min(_growth(go, end, "read_bytes") or 0, max(dropped, charged)) - by_reclaim - gone_before
-    )
-    if again <= evidence.tolerance_bytes:
+    by_host = end.since(go, "host_reclaimed_bytes") or 0
+    by_limit = min(reclaimed, go.charged_bytes or 0)
+    gone_before = _proven_bytes(cache) - go.resident_bytes
+    read_again = min(end.since(go, "read_bytes") or 0, max(dropped, charged))
+    again = read_again - by_host - by_limit - gone_before
+    if again <= _spare_bytes(cache):
         return None
     return (
         f"{format_bytes(again)} of the files had to be read again: another process dropped them"
@@ -255,21 +214,16 @@ def _resident_at_end(
     )
 
 
-def reclaim_is_unknown(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def reclaim_is_unknown(before: CacheCheck, after: CacheCheck) -> bool:
     """Return whether the limit reclaimed pages without a count, as cgroup v1 does."""
-    hits = (after.get("limit_hits") or 0) - (before.get("limit_hits") or 0)
-    return hits > 0 and after.get("reclaimed_bytes") is None
-
-
-def _growth(before: CacheCheck, after: CacheCheck, key: str) -> int | None:
-    first, last = getattr(before, key), getattr(after, key)
-    return None if first is None or last is None else last - first
+    hits = (after.limit_hits or 0) - (before.limit_hits or 0)
+    return hits > 0 and after.reclaimed_bytes is None
 
 
 _Rules = tuple[
-    Callable[[_Evidence, CacheCheck], str | None],
-    Callable[[_Evidence, CacheCheck, CacheCheck], str | None],
-    Callable[[_Evidence, CacheCheck, CacheCheck, CacheCheck], str | None],
+    Callable[[CacheEvidence, CacheCheck], str | None],
+    Callable[[CacheEvidence, CacheCheck, CacheCheck], str | None],
+    Callable[[CacheEvidence, CacheCheck, CacheCheck, CacheCheck, int | None], str | None],
 ]
 _RULES: Mapping[str, _Rules] = {
     "cold": (_cold_at_start, _cold_at_go, _cold_at_end),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pagecage.model import json_codec
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import page_floor_bytes
 
 FILL = {"full": 1.0, "half": 0.5, "drained": 0.0}
@@ -33,7 +34,6 @@ class TokenBucket:
     credits: float
 
     def after(self, used: float, seconds: float) -> TokenBucket:
-        """Return the bucket after `seconds` in which `used` was consumed."""
         return replace(self, credits=min(self.capacity, self.credits + self.base * seconds - used))
 
     @property
@@ -274,7 +274,7 @@ class Cage:
 
     name: str
     properties: Mapping[str, int]
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: JsonView = field(default_factory=dict)
     volume: CloudVolume | None = None
     burst: BurstCredits | None = None
     accounting: IoAccounting | None = None
@@ -294,8 +294,15 @@ class Cage:
         """True if any I/O property of any disk is set."""
         return bool(self.disks) or any(name in self.properties for name in IO_MAX_KEY)
 
+    @property
+    def disk_names(self) -> tuple[str, ...]:
+        """The names of all disks, the data directory's first."""
+        return (DATA_DISK, *self.disks)
+
     def on_disk(self, name: str) -> Cage:
-        """Return the cage of another disk: its I/O limits alone, as if it held the data."""
+        """Return the cage of a disk; of another than the data's the I/O limits alone."""
+        if name == DATA_DISK:
+            return self
         return Cage(
             self.name,
             **vars(self.disks[name]),
@@ -332,9 +339,9 @@ def property_arguments(
             arguments.append(f"{name}={device_node} {value}")
         else:
             arguments.append(f"{name}={value}%" if name == "CPUQuota" else f"{name}={value}")
-    for disk, node in (disk_nodes or {}).items():
-        limits = cage.disks[disk].properties
-        arguments += [f"{name}={node} {value}" for name, value in limits.items()]
+    for disk, limits in cage.disks.items():
+        if node := (disk_nodes or {}).get(disk):
+            arguments += [f"{name}={node} {value}" for name, value in limits.properties.items()]
     return arguments
 
 
@@ -397,17 +404,17 @@ def _weight_share(limit: str) -> float:
 _CLOUD = ("volume", "burst", "accounting", "latency", "simulation")
 
 
-def cage_to_json(cage: Cage) -> dict[str, Any]:
+def cage_to_json(cage: Cage) -> Json:
     """Return the cage as JSON data for plans and hosts. Missing parts are null."""
     return dict(json_codec.to_json(cage))
 
 
-def cage_from_json(data: Mapping[str, Any]) -> Cage:
+def cage_from_json(data: JsonView) -> Cage:
     """Return the cage of JSON data. Raises PagecageError for an unknown key."""
     return json_codec.from_json(Cage, data, "cage")
 
 
-def cloud_to_json(cage: Cage) -> dict[str, Any]:
+def cloud_to_json(cage: Cage) -> Json:
     """Return the cloud's parts of the cage for the record, without those that are None."""
     parts = {name: getattr(cage, name) for name in _CLOUD}
     return {name: json_codec.to_json(part) for name, part in parts.items() if part}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.json_codec import COLLECTOR
+from pagecage.model.json_codec import COLLECTOR, Json, JsonView, from_line
 
 TRACES: Mapping[str, tuple[str, ...]] = {
     "iostat": ("iostat.json",),
@@ -86,27 +85,18 @@ class FieldValues:
     has_wrong_time: bool = False
 
 
-def parse_line(text: str) -> dict[str, Any]:
+def parse_line(text: str) -> Json:
     """Return the object of a line. Raises LineError for anything else, also for NaN."""
     try:
-        data = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise LineError(_beginning(text)) from None
+        data = from_line(text)
+    except ValueError:
+        data = None
     if not isinstance(data, dict):
-        raise LineError(_beginning(text))
+        raise LineError(repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"))
     return data
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _beginning(text: str) -> str:
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return repr(shown)
-
-
-def field_values(line: Mapping[str, Any], arrived: float, started: float) -> FieldValues:
+def field_values(line: JsonView, arrived: float, started: float) -> FieldValues:
     """Return the fields of a line of a program; a `t` of another clock does not count."""
     t = line.get("t")
     own = _number(t)
@@ -117,7 +107,7 @@ def field_values(line: Mapping[str, Any], arrived: float, started: float) -> Fie
     return FieldValues(arrived, values, has_wrong_time=t is not None)
 
 
-def script_values(line: Mapping[str, Any], arrived: float) -> FieldValues | None:
+def script_values(line: JsonView, arrived: float) -> FieldValues | None:
     """Return the fields of a line of `bpftrace -f json`; None for one without figures."""
     kind, data = line.get("type"), line.get("data")
     if kind in ("map", "stats") and isinstance(data, dict):
@@ -132,16 +122,14 @@ def script_values(line: Mapping[str, Any], arrived: float) -> FieldValues | None
     return None
 
 
-def lost_events(line: Mapping[str, Any]) -> int:
+def lost_events(line: JsonView) -> int:
     """Return the number of events that a line of `bpftrace -f json` reports as lost."""
     data = line.get("data")
     count = data.get("events") if isinstance(data, dict) else None
     return count if line.get("type") == "lost_events" and isinstance(count, int) else 0
 
 
-def _flat(
-    table: Mapping[str, Any], prefix: str = "", depth: int = 0
-) -> Iterator[tuple[str, float]]:
+def _flat(table: JsonView, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
     for key, value in table.items():
         name = _NOT_IN_NAMES.sub("_", f"{prefix}{key}".lower()).strip("_")
         if isinstance(value, dict) and depth < _DEEPEST:

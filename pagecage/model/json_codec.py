@@ -36,7 +36,7 @@ STATE_ID = re.compile(r"[0-9a-f]{1,64}(-[0-9]{1,20})?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_ATTEMPTS = 10_000
 """Attempts at one trial."""
-_HINT = "docs/FORMAT.md lists the keys"
+KEYS_HINT = "docs/FORMAT.md lists the keys"
 
 
 def is_identifier(value: Any, pattern: re.Pattern[str]) -> bool:
@@ -50,14 +50,15 @@ def is_attempt(value: Any) -> bool:
 
 
 def require_identifiers(
-    data: Mapping[str, Any], patterns: Mapping[str, re.Pattern[str]], where: str
+    data: JsonView, patterns: Mapping[str, re.Pattern[str]], where: str
 ) -> None:
     """Raise PagecageError for a value that does not have its key's pattern; None is accepted."""
     for key, pattern in patterns.items():
         value = data.get(key)
         if value is not None and not is_identifier(value, pattern):
             shown = repr(value)[:80]
-            raise PagecageError(f"{where}: {key!r} is {shown}, which is not an identifier", _HINT)
+            reason = f"{where}: {key!r} is {shown}, which is not an identifier"
+            raise PagecageError(reason, KEYS_HINT)
 
 
 def require_treatment(treatment: Any, where: str) -> None:
@@ -65,15 +66,18 @@ def require_treatment(treatment: Any, where: str) -> None:
     if not isinstance(treatment, Mapping) or not all(
         is_identifier(word, TEXT) for pair in treatment.items() for word in pair
     ):
-        raise PagecageError(f"{where}: 'treatment' does not hold levels by factor", _HINT)
+        raise PagecageError(f"{where}: 'treatment' does not hold levels by factor", KEYS_HINT)
 
 
-KEYS_HINT = "docs/FORMAT.md lists the keys"
 MOST_LINE_BYTES = 8 << 20
 """The longest line of a file of JSON lines: a record with what the controller adds to it."""
 OMITTED = {"omitted": True}
 """Metadata of a field whose key is left out with its default, as in files of earlier versions."""
 T = TypeVar("T")
+Json = dict[str, Any]
+"""An object of JSON, to be written."""
+JsonView = Mapping[str, Any]
+"""An object of JSON that is only read: facts of a host, a plan, counters of the kernel."""
 _SCALARS: Mapping[type, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -104,7 +108,7 @@ def from_json(kind: type[T], data: Any, where: str = "") -> T:
     return value
 
 
-def from_line(line: bytes) -> Any:
+def from_line(line: bytes | str) -> Any:
     """Return the data of a line of JSON. Raises ValueError, also for NaN and deep nesting."""
     try:
         return json.loads(line, parse_constant=_no_number)
@@ -215,7 +219,7 @@ def _tuple_reader(inner: Reader) -> Reader:
 
 
 def _mapping_reader(inner: Reader) -> Reader:
-    def read(data: Any, where: str) -> Mapping[str, Any]:
+    def read(data: Any, where: str) -> JsonView:
         if not isinstance(data, Mapping):
             raise _wrong_kind(where)
         return {key: inner(item, _below(where, key)) for key, item in data.items()}
@@ -258,7 +262,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @cache
-def _omitted(kind: Any) -> Mapping[str, Any]:
+def _omitted(kind: Any) -> JsonView:
     return {one.name: one.default for one in fields(kind) if one.metadata == OMITTED}
 
 

@@ -11,10 +11,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.whole_files import text_sha256
 
 PublishedFigureRow = Mapping[str, str]
@@ -66,7 +66,6 @@ class PublishedFigure:
 
     @property
     def description(self) -> str:
-        """Condition and metric, in one line."""
         return f"{self.condition}: {self.metric}"
 
     @property
@@ -94,24 +93,21 @@ def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads((experiments / "articles" / "articles.toml").read_text(encoding="utf-8"))
 
 
-def read_definitions(experiments: Path) -> dict[str, Mapping[str, Any]]:
+def read_definitions(experiments: Path) -> dict[str, JsonView]:
     """Return the content of each definition by name. Raises PagecageError if it is not TOML."""
-    return dict(_definitions(experiments))
-
-
-def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    found: dict[str, JsonView] = {}
     for file in sorted(experiments.glob("*.toml")):
         try:
-            yield file.stem, tomllib.loads(file.read_text(encoding="utf-8"))
+            found[file.stem] = tomllib.loads(file.read_text(encoding="utf-8"))
         except UNREADABLE as error:
             raise PagecageError(f"{file.name}: {why_unreadable(error)}", f"edit {file}") from None
+    return found
 
 
 def rules_of(
-    definitions: Mapping[str, Mapping[str, Any]],
-) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the claims by id and by experiment."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    definitions: Mapping[str, JsonView],
+) -> dict[str, dict[str, JsonView]]:
+    found: dict[str, dict[str, JsonView]] = {}
     for name, definition in definitions.items():
         for claim in definition.get("claims", []):
             found.setdefault(claim["id"], {})[name] = claim
@@ -120,7 +116,7 @@ def rules_of(
 
 FILE = "rule-dates.csv"
 HINT = "run tools/update-rule-dates"
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: JsonView = {
     "rule": None,
     "response": None,
     "over_response": None,
@@ -155,23 +151,22 @@ class RuleDate:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Id and experiment, which together name a rule."""
         return self.id, self.experiment
 
 
-def rule_content(claim: Mapping[str, Any]) -> dict[str, Any]:
+def rule_content(claim: JsonView) -> Json:
     """Return the keys of a claim that decide its verdict and differ from their defaults."""
     values = {key: claim.get(key, default) for key, default in _DEFAULTS.items()}
     return {key: v for key, v in values.items() if v not in (_DEFAULTS[key], None, {})}
 
 
-def is_same_rule(planned: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+def is_same_rule(planned: JsonView, current: JsonView) -> bool:
     """Return whether a plan's rule, which is completed from its row, is the current one."""
     now, then = rule_content(current), rule_content(planned)
     return now == {key: v for key, v in then.items() if key in now or key not in OWN_FIGURE}
 
 
-def rule_sha256(claim: Mapping[str, Any]) -> str:
+def rule_sha256(claim: JsonView) -> str:
     """Return the SHA-256 of a rule's content, the first 16 digits."""
     text = json.dumps(rule_content(claim), sort_keys=True)
     return text_sha256(text)[:16]

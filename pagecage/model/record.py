@@ -20,6 +20,8 @@ from pagecage.model.json_codec import (
     STATE_ID,
     TRIAL_ID,
     WORD,
+    Json,
+    JsonView,
     from_json,
     from_lines,
     is_attempt,
@@ -54,7 +56,7 @@ _FIDELITY_KEYS = {"what": "aspect", "because": "reason"}
 _QUEUE_KEYS = {"knobs": "queue_settings"}
 
 
-def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_record(data: JsonView) -> Json:
     """Return a record of version 1 with the keys of version 2; odd values stay unchanged."""
     new = {**data, "record_version": 2}
     for section, keys in (("cage", _CAGE_KEYS), ("exit", _EXIT_KEYS), ("device", _QUEUE_KEYS)):
@@ -75,7 +77,7 @@ def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
     return new
 
 
-def upgrade_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_facts(facts: JsonView) -> Json:
     """Return facts of a host with today's keys. Facts have no version."""
     disk = {"disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else {}
     return {**facts, **disk}
@@ -148,7 +150,7 @@ class Record:
     page_bytes: int = LEAST_PAGE_BYTES
     response: Mapping[str, float | None] = field(default_factory=dict)
     measured: MeasuredInterval | None = None
-    samples: tuple[Mapping[str, Any], ...] = ()
+    samples: tuple[JsonView, ...] = ()
     counters: CountersEvidence = CountersEvidence()
     outer_host: OuterHost | None = None
     cage: CageEvidence = CageEvidence()
@@ -162,12 +164,12 @@ class Record:
     workload: WorkloadEvidence = WorkloadEvidence()
     exit: ExitEvidence = ExitEvidence()
     load: LoadEvidence = LoadEvidence()
-    collectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    collectors: Mapping[str, JsonView] = field(default_factory=dict)
     missed_requirements: tuple[MissedEntry, ...] = ()
     conditions: tuple[str, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
     trace_files: Mapping[str, TraceFile] = field(default_factory=dict)
-    harness: Mapping[str, Any] = field(default_factory=dict)
+    harness: JsonView = field(default_factory=dict)
     record_sha256: str | None = None
     record_version: int = RECORD_VERSION
 
@@ -190,12 +192,11 @@ class Record:
         return self.load.status or 1
 
 
-def record_to_json(record: Record) -> dict[str, Any]:
-    """Return the record as plain data."""
+def record_to_json(record: Record) -> Json:
     return dict(to_json(record))
 
 
-def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
+def record_from_json(data: JsonView, where: str = "record") -> Record:
     """Return the record of plain data, also of version 1. Raises PagecageError."""
     not_a_record = f"{where} is not a pagecage record"
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
@@ -236,18 +237,18 @@ _TRACE_PATH = re.compile(
 )
 
 
-def record_digest(data: Mapping[str, Any]) -> str:
+def record_digest(data: JsonView) -> str:
     """Return the SHA-256 of a record's JSON data without its own digest."""
     content = {key: value for key, value in data.items() if key != "record_sha256"}
     return hashlib.sha256(_line(content)).hexdigest()
 
 
-def sealed_line(data: Mapping[str, Any]) -> bytes:
+def sealed_line(data: JsonView) -> bytes:
     """Return a record's JSON data as a line, with its digest."""
     return _line({**data, "record_sha256": record_digest(data)})
 
 
-def _line(data: Mapping[str, Any]) -> bytes:
+def _line(data: JsonView) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -270,20 +271,15 @@ def read_records(path: Path) -> Iterator[Record]:
 def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iterator[Record]:
     """Yield the records of lines of a file, the first of which has this number."""
     for place, data in from_lines(lines, f"{path.parent.name}/{path.name}", str(path), first):
-        _check_digest(data, place)
+        written = data.get("record_sha256") if isinstance(data, dict) else None
+        if written is not None and written != record_digest(data):
+            changed = f"the record of trial {data.get('trial_id')} was changed"
+            hint = "restore the folder as it was recorded"
+            raise PagecageError(f"{place}: {changed} after it was written", hint)
         yield record_from_json(data, place)
 
 
-def _check_digest(data: Any, where: str) -> None:
-    written = data.get("record_sha256") if isinstance(data, dict) else None
-    if written is not None and written != record_digest(data):
-        raise PagecageError(
-            f"{where}: the record of trial {data.get('trial_id')} was changed after it was written",
-            "restore the folder as it was recorded",
-        )
-
-
-def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
+def with_outer_host(record: Record, outer_host: JsonView | None) -> Record:
     """Return the record with counters of the machine around the guest, read by the controller."""
     found = from_json(OuterHost, outer_host, "outer_host") if outer_host else None
     return replace(record, outer_host=found)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.json_codec import Section
+from pagecage.model.json_codec import JsonView, Section
 
-Moment = Mapping[str, Any]
+Moment = JsonView
 SECTOR_BYTES = 512
 """Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 _OF_DISK = {"rios": "reads", "wios": "writes"}
@@ -60,7 +60,7 @@ def cpu_usec(moment: Moment) -> float | None:
     return None if used is None else float(used)
 
 
-Row = Mapping[str, Any]
+Row = JsonView
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class CageEvidence(Section):
     """The limits that were requested, and the evidence that they were in force."""
 
     name: str | None = None
-    requested: Mapping[str, Any] | None = None
+    requested: JsonView | None = None
     read_back: Mapping[str, str] | None = None
     read_back_after: Mapping[str, str] | None = None
     expected: Mapping[str, str] | None = None
@@ -93,6 +93,30 @@ class CageEvidence(Section):
 
 
 @dataclass(frozen=True)
+class CacheCheck(Section):
+    """Page cache figures at one moment. None means that this kernel does not report the figure.
+
+    `resident_bytes` of the trial's files are in the page cache. The slice is charged for
+    `charged_bytes` of page cache, has read `read_bytes` from the trial's disk, and has lost
+    `reclaimed_bytes` to reclaim; cgroup v1 does not count them. It has met its memory limit
+    `limit_hits` times. `host_reclaimed_bytes` were reclaimed from any cgroup because the host was
+    short of memory.
+    """
+
+    resident_bytes: int
+    charged_bytes: int | None = None
+    read_bytes: int | None = None
+    reclaimed_bytes: int | None = None
+    host_reclaimed_bytes: int | None = None
+    limit_hits: int | None = None
+
+    def since(self, before: CacheCheck, key: str) -> int | None:
+        """Return the growth of a figure since an earlier check; None if one lacks it."""
+        first, last = getattr(before, key), getattr(self, key)
+        return None if first is None or last is None else last - first
+
+
+@dataclass(frozen=True)
 class CacheEvidence(Section):
     """The page-cache state of the trial's files, from its proof to the end of the measured part."""
 
@@ -103,9 +127,9 @@ class CacheEvidence(Section):
     resident_bytes_after: int | None = None
     charged_to: str | None = None
     step: Row | None = None
-    start: Row | None = None
-    go: Row | None = None
-    end: Row | None = None
+    start: CacheCheck | None = None
+    go: CacheCheck | None = None
+    end: CacheCheck | None = None
     charge_lag_bytes: int | None = None
     evicted_bytes: int | None = None
     came_bytes: int | None = None
@@ -136,8 +160,8 @@ class DeviceEvidence(Section):
     filesystem: str | None = None
     mount_point: str | None = None
     stack: tuple[str, ...] | None = None
-    queue_settings: Mapping[str, Any] | None = None
-    queue_settings_after: Mapping[str, Any] | None = None
+    queue_settings: JsonView | None = None
+    queue_settings_after: JsonView | None = None
     caches_below: tuple[Row, ...] | None = None
     storage: str | None = None
     storage_latency_us: int | None = None
@@ -257,7 +281,6 @@ class MeasuredInterval:
 
     @property
     def end_monotonic_seconds(self) -> float:
-        """The end of the measured part."""
         return self.start_monotonic_seconds + self.seconds
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import JsonView
 from pagecage.model.trial import CGROUPFS, OWN_LIMITS, WITHOUT_LIMITS, Trial, missing_packages
 from pagecage.units import format_bytes
 
@@ -56,8 +56,19 @@ class MissedRequirement:
     hint: str = "use HOST=vm"
 
     def to_json(self) -> dict[str, str]:
-        """Return the entry in a record's missed_requirements."""
         return {"requirement": self.requirement.value, "reason": self.reason, "hint": self.hint}
+
+
+class RequirementMissed(Exception):
+    """The host lacks what the trial needs."""
+
+    def __init__(self, missed: list[MissedRequirement]) -> None:
+        super().__init__("; ".join(one.reason for one in missed))
+        self.missed = missed
+
+    @classmethod
+    def of(cls, requirement: Requirement, reason: str, hint: str = "") -> RequirementMissed:
+        return cls([MissedRequirement(requirement, reason, hint)])
 
 
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
@@ -79,12 +90,12 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
     )
 
 
-def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+def check_host(facts: JsonView) -> list[MissedRequirement]:
     """Return the requirements of any caged trial that a host misses, by the agent's facts."""
     return [*check_limits(facts), *check_disk(facts)]
 
 
-def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+def check_disk(facts: JsonView) -> list[MissedRequirement]:
     """Return the requirement of every trial, also of one without limits, that a host misses."""
     if "error" not in facts["disk"]:
         return []
@@ -92,12 +103,12 @@ def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     return [MissedRequirement(Requirement.LOCAL_DISK, reason, "name another --data-dir")]
 
 
-def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+def check_limits(facts: JsonView) -> list[MissedRequirement]:
     """Return what a host lacks to hold limits on memory and I/O, by systemd or by files."""
     return _check_systemd(facts) if cgroup_maker(facts) == "systemd" else _check_cgroupfs(facts)
 
 
-def cgroup_maker(facts: Mapping[str, Any], driver: str = "") -> str:
+def cgroup_maker(facts: JsonView, driver: str = "") -> str:
     """Return the maker of the cgroups of a driver's trials: systemd if it is first, CGROUPFS."""
     if driver == CGROUPFS:
         return CGROUPFS
@@ -105,7 +116,7 @@ def cgroup_maker(facts: Mapping[str, Any], driver: str = "") -> str:
     return "systemd" if is_systemd or "cgroupfs" not in facts else CGROUPFS
 
 
-def default_driver(facts: Mapping[str, Any]) -> str | None:
+def default_driver(facts: JsonView) -> str | None:
     """Return the driver of trials that name none; None for systemd's.
 
     CGROUPFS where systemd is not the first process and the agent can make cgroups itself, else
@@ -116,7 +127,7 @@ def default_driver(facts: Mapping[str, Any]) -> str | None:
     return WITHOUT_LIMITS
 
 
-def _check_cgroupfs(facts: Mapping[str, Any], *needed: str) -> list[MissedRequirement]:
+def _check_cgroupfs(facts: JsonView, *needed: str) -> list[MissedRequirement]:
     """Return the obstacles to cgroups made by files, for these controllers and those of all."""
     obstacles = facts.get("cgroupfs", {}).get("obstacles", [])
     return [
@@ -128,7 +139,7 @@ def _check_cgroupfs(facts: Mapping[str, Any], *needed: str) -> list[MissedRequir
     ]
 
 
-def _check_systemd(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+def _check_systemd(facts: JsonView) -> list[MissedRequirement]:
     missed = []
     systemd, needs = facts["systemd"], Requirement
     if not systemd["pid1"]:
@@ -151,7 +162,7 @@ def _check_systemd(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     return missed + [m for name in ("memory", "io") if (m := _controller(name, facts))]
 
 
-def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None:
+def _controller(name: str, facts: JsonView) -> MissedRequirement | None:
     cgroup = facts["cgroup"]
     if name in cgroup["controllers"]:
         return None
@@ -166,7 +177,7 @@ def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None
     return MissedRequirement(Requirement(f"{name}_controller"), reason, hint)
 
 
-def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
+def check_trial(facts: JsonView, trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of this trial that a host misses, including those of `check_host`."""
     missed = check_disk(facts) + _check_driver(facts, trial)
     is_root, wanted_kb = facts["uid"] == 0, trial.read_ahead_kb
@@ -199,7 +210,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
     return missed
 
 
-def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
+def _check_driver(facts: JsonView, trial: Trial) -> list[MissedRequirement]:
     if trial.driver == WITHOUT_LIMITS:
         reasons = []
         if trial.cage.cgroup_part.has_limits:
@@ -217,9 +228,7 @@ def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirem
     return _check_systemd(facts) + ([cpu] if cpu else [])
 
 
-def check_hierarchy(
-    facts: Mapping[str, Any], cage: Cage, *, writes: bool = True
-) -> list[MissedRequirement]:
+def check_hierarchy(facts: JsonView, cage: Cage, *, writes: bool = True) -> list[MissedRequirement]:
     """Return the cage's limits that the controllers of version 1 cannot hold.
 
     They have no memory.high, and charge buffered writes to no cgroup (cgroup-v1/blkio-
@@ -263,7 +272,7 @@ def _unsupported(trial: Trial) -> Iterator[MissedRequirement]:
         yield MissedRequirement(Requirement.VOLUME, reason, hint)
 
 
-def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
+def may_rewrite_io_max(facts: JsonView) -> bool:
     """Return whether this kernel supports rewriting io.max while I/O is throttled."""
     match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
     return ((int(match[1]), int(match[2])) if match else (0, 0)) >= _MIN_KERNEL_FOR_REWRITING

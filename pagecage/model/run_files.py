@@ -16,11 +16,14 @@ from pagecage.model.json_codec import (
     DISK,
     EXPERIMENT,
     HOST,
+    KEYS_HINT,
     RUN_ID,
     SIZE,
     TEXT,
     TRIAL_ID,
     WORD,
+    Json,
+    JsonView,
     from_line,
     require_identifiers,
     require_treatment,
@@ -63,7 +66,7 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
     return file
 
 
-def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str, Any]]:
+def read_lines(run_path: Path, record: Record, collector: str) -> list[Json]:
     """Return the whole JSON lines of a trace; none if it is missing."""
     file = trace_path(run_path, record, collector)
     rows = []
@@ -130,11 +133,10 @@ MOST_PLAN_BYTES = 256 << 20
 """The longest plan.json."""
 MOST_TRIALS = 100_000
 """Trials of a plan."""
-_FORMAT = "docs/FORMAT.md lists the keys"
 _RESTORE = "restore the folder as it was recorded"
 
 
-def read_plan(path: Path) -> Mapping[str, Any]:
+def read_plan(path: Path) -> JsonView:
     """Return plan.json of a run folder. Raises PagecageError if it is invalid or too new."""
     file = path / "plan.json"
     try:
@@ -149,14 +151,14 @@ def read_plan(path: Path) -> Mapping[str, Any]:
         raise PagecageError(message, "repeat the run") from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
-        raise PagecageError(f"{file}: 'plan_version' is not an integer", _FORMAT)
+        raise PagecageError(f"{file}: 'plan_version' is not an integer", KEYS_HINT)
     if isinstance(version, int) and version > PLAN_VERSION:
         raise PagecageError(
             f"{file} has format version {version}", "use a newer pagecage to read it"
         )
     _check(plan, _KEYS, str(file))
     if not isinstance(plan.get("until_ci"), float | None):
-        raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
+        raise PagecageError(f"{file}: 'until_ci' is not a number", KEYS_HINT)
     _check_treatments(plan, file)
     _check_identifiers(plan, str(file))
     digest = plan_sha256(plan)
@@ -165,13 +167,13 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     return dict(plan)
 
 
-def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
+def _check_identifiers(plan: JsonView, where: str) -> None:
     require_identifiers(plan, _PATTERNS, where)
     if len(plan["trials"]) > MOST_TRIALS:
-        raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", _FORMAT)
+        raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", KEYS_HINT)
     ids = [trial["trial_id"] for trial in plan["trials"]]
     if len(set(ids)) < len(ids):
-        raise PagecageError(f"{where} has two trials of one name", _FORMAT)
+        raise PagecageError(f"{where} has two trials of one name", KEYS_HINT)
     for trial in plan["trials"]:
         require_identifiers(trial, {"trial_id": TRIAL_ID, "experiment": EXPERIMENT}, where)
         require_treatment(trial["treatment"], where)
@@ -186,62 +188,61 @@ def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
             require_identifiers({"name": name}, {"name": pattern}, where)
 
 
-def _part(table: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+def _part(table: JsonView, key: str, kind: type, where: str) -> Any:
     value = table.get(key)
     if value is not None and not isinstance(value, kind):
-        raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
+        raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", KEYS_HINT)
     return value or kind()
 
 
-def plan_sha256(plan: Mapping[str, Any]) -> str:
+def plan_sha256(plan: JsonView) -> str:
     """Return the SHA-256 of a plan without its own digest."""
     return document_sha256(plan, "plan_sha256")
 
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
     if not isinstance(table, dict):
-        raise PagecageError(f"{where} is not a JSON object", _FORMAT)
+        raise PagecageError(f"{where} is not a JSON object", KEYS_HINT)
     for key, kind in keys.items():
         if key not in table:
-            raise PagecageError(f"{where} lacks {key!r}", _FORMAT)
+            raise PagecageError(f"{where} lacks {key!r}", KEYS_HINT)
         if not isinstance(table[key], kind):
-            raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
+            raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", KEYS_HINT)
 
 
-def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
+def _check_treatments(plan: JsonView, file: Path) -> None:
     factors = plan["definition"].get("factors")
     if not isinstance(factors, dict) or not all(
         isinstance(levels, list) and levels for levels in factors.values()
     ):
-        raise PagecageError(f"{file}: its definition has no factors", _FORMAT)
+        raise PagecageError(f"{file}: its definition has no factors", KEYS_HINT)
     if not isinstance(plan["definition"].get("question"), str):
-        raise PagecageError(f"{file}: its definition has no question", _FORMAT)
+        raise PagecageError(f"{file}: its definition has no question", KEYS_HINT)
     for number, trial in enumerate(plan["trials"]):
         where = f"{file}: trial {number}"
         _check(trial, _TRIAL_KEYS, where)
         strange = set(trial["treatment"]) ^ set(factors)
         if strange or any(level not in factors[name] for name, level in trial["treatment"].items()):
-            raise PagecageError(f"{where} has a treatment that is not in the definition", _FORMAT)
+            raise PagecageError(f"{where} has a treatment that is not in the definition", KEYS_HINT)
 
 
-def read_facts(path: Path) -> tuple[Mapping[str, Any], ...]:
+def read_facts(path: Path) -> tuple[JsonView, ...]:
     """Return the facts files of a run folder, by name. Raises PagecageError."""
-    return tuple(_facts(file) for file in sorted((path / "facts").glob("*.json")))
-
-
-def _facts(file: Path) -> Mapping[str, Any]:
-    try:
-        facts = from_line(file.read_bytes())
-    except UNREADABLE as error:
+    found = []
+    for file in sorted((path / "facts").glob("*.json")):
         hint = f"rm {file}: facts do not affect results"
-        raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None
-    if not isinstance(facts, dict):
-        reason = f"{file} does not hold facts"
-        raise PagecageError(reason, f"rm {file}: facts do not affect results")
-    return upgrade_facts(facts)
+        try:
+            facts = from_line(file.read_bytes())
+        except UNREADABLE as error:
+            reason = f"{file} is not valid JSON: {why_unreadable(error)}"
+            raise PagecageError(reason, hint) from None
+        if not isinstance(facts, dict):
+            raise PagecageError(f"{file} does not hold facts", hint)
+        found.append(upgrade_facts(facts))
+    return tuple(found)
 
 
-def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+def check_records(path: Path, plan: JsonView, records: Sequence[Record]) -> None:
     """Raise PagecageError if there are no records, or records of another run."""
     file = f"{path}/records.jsonl"
     if not records:
@@ -258,12 +259,12 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
             raise PagecageError(f"{file} has a record of another run, {record.run_id}", _RESTORE)
         if dict(record.treatment) != planned[record.trial_id]:
             message = f"{file}: trial {record.trial_id} has another treatment than its plan"
-            raise PagecageError(message, _FORMAT)
+            raise PagecageError(message, KEYS_HINT)
     _check_origin(file, plan, records)
     _check_attempts(file, records)
 
 
-def _check_origin(file: str, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+def _check_origin(file: str, plan: JsonView, records: Sequence[Record]) -> None:
     cages = {trial["trial_id"]: trial.get("cage") or {} for trial in plan["trials"]}
     for record in records:
         if record.plan_sha256 != plan.get("plan_sha256", record.plan_sha256):

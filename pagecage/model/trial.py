@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.collectors import TRACES, OwnCollector
-from pagecage.model.json_codec import OMITTED, from_json, to_json
+from pagecage.model.json_codec import OMITTED, Json, JsonView, from_json, to_json
 from pagecage.model.services import ServiceSpec
 
 _INSTALLERS = {"debian": "apt-get", "redhat": "dnf"}
@@ -28,9 +28,7 @@ class Package:
         return {"debian": self.debian, "redhat": self.redhat}.get(family or "")
 
 
-def missing_packages(
-    facts: Mapping[str, Any], packages: Sequence[Package]
-) -> tuple[str, str] | None:
+def missing_packages(facts: JsonView, packages: Sequence[Package]) -> tuple[str, str] | None:
     """Return the reason and the fix if a host lacks packages, else None.
 
     Without a known family of distributions they are not checked; a missing program is reported
@@ -249,8 +247,13 @@ class Trial:
     own_collectors: tuple[OwnCollector, ...] = field(default=(), metadata=OMITTED)
 
     @property
+    def identity(self) -> Json:
+        """What a trial and its records have in common, by the keys of a record."""
+        keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
+        return {key: getattr(self, key) for key in keys}
+
+    @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """The files of the trial, in order."""
         first = self.dataset
         return (
             ()
@@ -260,31 +263,29 @@ class Trial:
 
     @property
     def dataset_bytes(self) -> int:
-        """The size of all files together, in bytes."""
         return sum(dataset.size_bytes for dataset in self.datasets)
 
 
-def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return the trial as JSON data for the agent."""
+def trial_to_json(trial: Trial) -> Json:
     return dict(to_json(trial))
 
 
-def recorded_trial(trial: Trial) -> dict[str, Any]:
+def recorded_trial(trial: Trial) -> Json:
     """Return the trial as JSON data for plan.json, without values that may be secrets."""
     data = trial_to_json(trial)
     data["workload"]["command"] = recorded_command(trial.workload.command)
     return data
 
 
-def recorded_command(command: CommandSpec | None) -> dict[str, Any] | None:
+def recorded_command(command: CommandSpec | None) -> Json | None:
     """Return the command as JSON data likewise."""
-    data: dict[str, Any] | None = to_json(command)
+    data: Json | None = to_json(command)
     for variable in ((data or {}).get("image") or {}).get("environment", ()):
         variable["variable_value"] = None
     return data
 
 
-def trial_from_json(data: Mapping[str, Any]) -> Trial:
+def trial_from_json(data: JsonView) -> Trial:
     """Return the trial of JSON data. Raises PagecageError."""
     return from_json(Trial, data, "trial")
 

@@ -21,6 +21,7 @@ from pagecage.model.cage import (
     LayerLimit,
     VolumeSimulation,
 )
+from pagecage.model.json_codec import Json
 
 Quantiles = Sequence[tuple[float, ...]]
 _STEPS = 2000
@@ -81,7 +82,7 @@ FLOOR_BYTES = 4096
 """The size of the requests to which a latency floor is ascribed; it then holds for every size."""
 
 
-def volume_model(cage: Cage, seed: int) -> dict[str, Any]:
+def volume_model(cage: Cage, seed: int) -> Json:
     """Return the model of a cage's volume. Equal seeds give equal latencies and random events."""
     simulation = cage.simulation or VolumeSimulation()
     start = FILL[cage.burst.start] if cage.burst else FILL["full"]
@@ -131,7 +132,7 @@ def _layer_limit(of: str, unit: str, rate: float, bucket: CreditBucket | None) -
     return LayerLimit("volume", of, unit, rate, bucket.rate, bucket.credits)
 
 
-def _limit(limit: LayerLimit, start: float) -> dict[str, Any]:
+def _limit(limit: LayerLimit, start: float) -> Json:
     credits_ = None
     if limit.burst_per_second is not None and limit.credits is not None:
         credits_ = {
@@ -143,7 +144,7 @@ def _limit(limit: LayerLimit, start: float) -> dict[str, Any]:
     return {**named, "per_second": limit.per_second, "credits": credits_}
 
 
-def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[dict[str, Any]]:
+def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[Json]:
     if floor_us and not given:
         given = (LatencyQuantiles(FLOOR_BYTES, ((0.0, float(floor_us)),)),)
     return [
@@ -161,7 +162,7 @@ def dilated(cage: Cage, factor: float) -> Cage:
     return replace(cage, **own, dilation=cage.dilation * factor, disks=disks)
 
 
-def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> dict[str, Any]:
+def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> Json:
     burst, floor, simulation = limits.burst, limits.latency, limits.simulation
 
     def slower(bucket: CreditBucket | None) -> CreditBucket | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.agent.protocol import RunRequest, request_to_json
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import AgentHost, Host, MachineState, Progress
+from pagecage.model.json_codec import JsonView
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
@@ -89,7 +89,7 @@ def wait_for_agent(process: Process[bytes]) -> int:
         return process.wait()
 
 
-Listener = Callable[[Mapping[str, Any]], None]
+Listener = Callable[[JsonView], None]
 """Called with every event, {"event": "step" | "trial" | "phase" | "record" | ..., ...}."""
 
 ATTEMPTS = 3

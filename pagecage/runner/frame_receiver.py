@@ -6,15 +6,15 @@ import base64
 import json
 import select
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
-from pagecage.model.json_codec import is_attempt
+from pagecage.model.json_codec import Json, JsonView, is_attempt
 from pagecage.model.record import Record, record_from_json, with_outer_host
 from pagecage.model.run_files import trace_names
 from pagecage.model.trial import Trial
@@ -50,7 +50,7 @@ class FrameReceiver:
         host: ObservedHost,
         state: MachineState,
         plan: Plan,
-        listener: Callable[[Mapping[str, Any]], None],
+        listener: Callable[[JsonView], None],
     ) -> None:
         self._frames, self._answers, self._plan = frames, answers, plan
         self._trials = {trial.trial_id: trial for trial in plan.trials}
@@ -58,7 +58,7 @@ class FrameReceiver:
         self._next = folder.next_attempts()
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
         self._traces = TrialTraces(folder)
-        self._outer: dict[str, Any] = {}
+        self._outer: Json = {}
         self._counts: Counter[str] = Counter()
         self._attempt = 1
         self._phase = "requirements"
@@ -108,13 +108,12 @@ class FrameReceiver:
             expected |= {"emulated": state.emulated, "phase": self._phase, "error": reason}
             self._append(Record(**expected, outcome="interrupted"))
 
-    def _expected(self, trial: Trial) -> dict[str, Any]:
-        keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
+    def _expected(self, trial: Trial) -> Json:
         return {
             "run_id": self._plan.run_id,
             "plan_sha256": self._plan.sha256,
             "host": self._host.name,
-            **{key: getattr(trial, key) for key in keys},
+            **trial.identity,
             "attempt": self._attempt,
         }
 
@@ -135,7 +134,7 @@ class FrameReceiver:
             raise BadFrame(f"a frame about the trial {trial_id!r}, which is not running")
         return self._trials[trial_id]
 
-    def _checked_record(self, data: Mapping[str, Any]) -> Record:
+    def _checked_record(self, data: JsonView) -> Record:
         try:
             record = record_from_json(data, "the agent's record")
         except PagecageError as error:
@@ -149,7 +148,7 @@ class FrameReceiver:
             raise BadFrame(f"a record of {trial.trial_id} whose {wrong[0]} is not the plan's")
         return record
 
-    def _receive_event(self, event: dict[str, Any]) -> None:
+    def _receive_event(self, event: Json) -> None:
         self._count_event(event["event"])
         match event["event"]:
             case "error":
@@ -169,19 +168,12 @@ class FrameReceiver:
             case "input_wanted":
                 event["answer"] = partial(self._answer, event["question"])
             case "throttle_wanted":
-                answer = self._throttle(event["limits"])
-                self._answer(event["question"], json.dumps(answer).encode())
+                throttled = partial(self._host.throttle, event["limits"])
+                self._answer_from_host(event["question"], "read_back", throttled)
             case "volume_wanted":
-                answer = self._command_volume(event["command"], event["disk"])
-                self._answer(event["question"], json.dumps(answer).encode())
+                commanded = partial(self._host.command_volume, event["command"], event["disk"])
+                self._answer_from_host(event["question"], "answer", commanded)
         self._listener(event)
-
-    def _count_event(self, kind: str) -> None:
-        is_question = kind == "input_wanted"
-        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
-        self._counts[counted] += 1
-        if self._counts[counted] > most:
-            raise BadFrame(f"more than {most} events within one trial")
 
     def _begin_trial(self, trial_id: str, attempt: int) -> None:
         is_next = attempt == self._next.get(trial_id, 1) or (trial_id, attempt) in self._known
@@ -193,23 +185,26 @@ class FrameReceiver:
         self.attempted[trial_id] += 1
         self._counts.clear()
 
-    def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
-        try:
-            return {"read_back": self._host.throttle(limits)}
-        except PagecageError as error:
-            return {"error": error.message, "hint": error.hint}
-
-    def _command_volume(self, command: Mapping[str, Any], disk: str) -> dict[str, Any]:
-        try:
-            return {"answer": self._host.command_volume(command, disk)}
-        except PagecageError as error:
-            self._has_volume_ended |= isinstance(error, HostDied)
-            return {"error": error.message, "hint": error.hint}
+    def _count_event(self, kind: str) -> None:
+        is_question = kind == "input_wanted"
+        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
+        self._counts[counted] += 1
+        if self._counts[counted] > most:
+            raise BadFrame(f"more than {most} events within one trial")
 
     def _end_without_volume(self) -> None:
         if self._has_volume_ended and self._answers is not None:
             with suppress(OSError):
                 self._answers.close()
+
+    def _answer_from_host(self, question: str, key: str, ask: Callable[[], object]) -> None:
+        answer: Json
+        try:
+            answer = {key: ask()}
+        except PagecageError as error:
+            self._has_volume_ended |= key == "answer" and isinstance(error, HostDied)
+            answer = {"error": error.message, "hint": error.hint}
+        self._answer(question, json.dumps(answer).encode())
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send an answer to the agent, which may have ended, from any thread."""

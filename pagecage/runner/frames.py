@@ -20,6 +20,8 @@ from pagecage.model.json_codec import (
     TRACE,
     TRIAL_ID,
     WORD,
+    Json,
+    JsonView,
     from_json,
     from_line,
     is_identifier,
@@ -32,14 +34,14 @@ MOST_EVENT_BYTES = 64 << 10
 MOST_PIECE_BYTES = 1 << 20
 """The longest piece of a program's output."""
 _READ_BYTES = 1 << 16
-_KINDS: Mapping[str, Mapping[str, Any]] = {
+_KINDS: Mapping[str, JsonView] = {
     "event": {},
-    "facts": {"facts": Mapping[str, Any]},
+    "facts": {"facts": JsonView},
     "trace": {"trial_id": TRIAL_ID, "attempt": int, "name": TRACE, "length": int},
     "output": {"stream": str, "length": int},
-    "record": {"record": Mapping[str, Any]},
+    "record": {"record": JsonView},
 }
-_EVENTS: Mapping[str, Mapping[str, Any]] = {
+_EVENTS: Mapping[str, JsonView] = {
     "trial": {"trial_id": TRIAL_ID, "attempt": int},
     "phase": {"trial_id": TRIAL_ID, "phase": WORD},
     "go": {"trial_id": TRIAL_ID},
@@ -50,7 +52,7 @@ _EVENTS: Mapping[str, Mapping[str, Any]] = {
     "error": {"message": str, "hint": str},
     "input_wanted": {"question": str, "offset": int},
     "throttle_wanted": {"question": str, "limits": Mapping[str, int]},
-    "volume_wanted": {"question": str, "command": Mapping[str, Any], "disk": DISK},
+    "volume_wanted": {"question": str, "command": JsonView, "disk": DISK},
 }
 _LENGTHS = {"trace": MOST_TRACE_BYTES, "output": MOST_PIECE_BYTES}
 
@@ -69,7 +71,7 @@ class BadFrame(HostError):
 class Frame:
     """The header of a frame with a piece of its body, of which `left_bytes` follow."""
 
-    header: Mapping[str, Any]
+    header: JsonView
     piece: bytes = b""
     left_bytes: int = 0
 
@@ -81,7 +83,7 @@ class FrameReader:
         self._descriptor = descriptor
         self._buffer = bytearray()
         self._searched = 0
-        self._header: dict[str, Any] | None = None
+        self._header: Json | None = None
         self._left_bytes = 0
         self._patience_seconds: float | None = None
 
@@ -127,11 +129,11 @@ class FrameReader:
         return bool(piece)
 
 
-def parsed_header(line: bytes) -> dict[str, Any]:
+def parsed_header(line: bytes) -> Json:
     """Return the header in a line. Raises BadFrame for anything else."""
     text = line[:80].decode(errors="replace")
     try:
-        header: dict[str, Any] = from_line(line)
+        header: Json = from_line(line)
         kind = header["frame"]
         keys = {"frame": str, **_KINDS[kind]}
         if kind == "event":

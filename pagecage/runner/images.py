@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError, why_unreadable
 from pagecage.hosts.agent_package import target_machine
 from pagecage.hosts.host import AgentHost, Progress
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import (
     DATA,
     DIGEST,
@@ -46,7 +47,7 @@ class ImageConfig:
 
 
 def image_config(
-    image_id: str, platform_of: Mapping[str, Any], config: Mapping[str, Any], layer_bytes: int
+    image_id: str, platform_of: JsonView, config: JsonView, layer_bytes: int
 ) -> ImageConfig:
     """Return the configuration of an engine's or an archive's JSON data. Raises ValueError."""
     lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
@@ -239,7 +240,7 @@ def _inspect(engine: str, name: str) -> FoundImage | None:
     if not done.ok:
         return None
     try:
-        found: dict[str, Any] = json.loads(done.stdout)[0]
+        found: Json = json.loads(done.stdout)[0]
         system = {"architecture": found["Architecture"], "os": found["Os"]}
         size_bytes = int(found["Size"])
         config = image_config(found["Id"], system, found.get("Config") or {}, size_bytes)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.model.json_codec import from_json
+from pagecage.model.json_codec import JsonView, from_json
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.uploads import UploadedFile
@@ -22,7 +21,12 @@ _SPARE_DATA_BYTES = 512 * MIB
 def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
     """Return what a plan needs on a host: room for every file, memory for the largest trial."""
     uploaded = sum(file.size_bytes for file in uploads_of(plan))
-    largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
+    cached = (trial.dataset_bytes + _bytes_in_memory(trial) for trial in plan.trials)
+    resident = (
+        _bytes_in_memory(trial) + (trial.dataset_bytes if trial.cache == "resident" else 0)
+        for trial in plan.trials
+    )
+    largest = uploaded + max(cached, default=0)
     memory = max(
         _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
     )
@@ -35,7 +39,7 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         + uploaded
         + max((image.layer_bytes for image in images if image.archive), default=0)
         + _SPARE_DATA_BYTES,
-        resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
+        resident_bytes=max(resident, default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
         disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
@@ -59,15 +63,11 @@ def needed_disk_bytes(trials: Sequence[Trial]) -> int:
     )
 
 
-def _resident_bytes(trial: Trial) -> int:
-    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
-    return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
-
-
-def _memory_bytes(trial: Trial) -> int:
-    """Return the memory for a trial's data: its files in the page cache, and a disk in memory."""
-    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
-    return trial.dataset_bytes + in_memory
+def _bytes_in_memory(trial: Trial) -> int:
+    """Return the size of a trial's disk in memory, which may also imitate a latency; 0 without."""
+    has_floor = trial.cage.cgroup_part.latency is not None
+    has_disk = trial.storage in ("null_blk", "dm_delay") or has_floor
+    return trial.dataset_bytes + trial.writes_bytes if has_disk else 0
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
@@ -75,7 +75,7 @@ def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
     return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 
-def _copies(plan: Plan) -> Mapping[str, Any]:
+def _copies(plan: Plan) -> JsonView:
     return plan.document.get("replay") or plan.document.get("copies") or {}
 
 
@@ -84,12 +84,6 @@ def upload_directories(plan: Plan) -> tuple[str, str]:
     copies = _copies(plan)
     base = copies.get("restored")
     return (f"{base}/{ORIGINAL}", base) if base else (copies["directory"], copies["directory"])
-
-
-def _has_disk_in_memory(trial: Trial) -> bool:
-    """Return whether a trial's files lie on a disk in memory, also used to imitate a latency."""
-    has_floor = trial.cage.cgroup_part.latency is not None
-    return trial.storage in ("null_blk", "dm_delay") or has_floor
 
 
 def check_memory_floor(plan: Plan) -> None:

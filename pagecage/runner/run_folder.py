@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record, TraceFile, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
@@ -37,7 +38,6 @@ class Attempt:
 
 
 def attempt_of(record: Record) -> Attempt:
-    """Return the attempt that a record is of."""
     trial_id, is_measured = record.trial_id, record.measured is not None
     return Attempt(trial_id, record.attempt, record.outcome, record.is_final, is_measured)
 
@@ -97,7 +97,6 @@ def new_run_id(experiment: str, host: str) -> str:
 
 
 def point_latest(runs: Path, name: str, run_id: str) -> None:
-    """Point the link latest-NAME at a run."""
     point_link(runs / f"latest-{name}", run_id)
 
 
@@ -152,7 +151,6 @@ class RunFolder:
         return plan
 
     def records(self) -> list[Record]:
-        """Return every record, in the order of writing."""
         return list(read_records(self.records_path))
 
     def last_records(self) -> dict[str, Record]:
@@ -160,7 +158,6 @@ class RunFolder:
         return {record.trial_id: record for record in self.records()}
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempt of every record, in the order of writing."""
         return self._log.attempts()
 
     def last_attempts(self) -> dict[str, Attempt]:
@@ -186,7 +183,6 @@ class RunFolder:
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
     def judge(self, records: Mapping[str, Record]) -> Judge:
-        """Return a function that evaluates these records, the last of each trial."""
         return judge_of(self.path, records, self._judged)
 
     def _is_final(self, last: Attempt) -> bool:
@@ -196,7 +192,7 @@ class RunFolder:
         """Return the number of the next attempt of each trial that has records."""
         return {trial_id: last.number + 1 for trial_id, last in self.last_attempts().items()}
 
-    def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
+    def add_facts(self, facts: JsonView, restore_seq: int | None) -> None:
         """Write the facts of the host, once per machine state."""
         name = f"{facts.get('boot_id')}-{restore_seq}.json"
         _require_no_link(self.path / "facts")
@@ -247,7 +243,7 @@ def _require_no_link(path: Path) -> None:
         raise PagecageError(f"{path} is a symbolic link", _RESTORE)
 
 
-def needs_records(document: Mapping[str, Any]) -> bool:
+def needs_records(document: JsonView) -> bool:
     """Return whether the figures of a plan's records decide what else is run."""
     return bool(document.get("until_ci")) or rule_of(document) is not None
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Host, Progress
-from pagecage.model.json_codec import to_json
+from pagecage.model.json_codec import Json, to_json
 from pagecage.process import PIPE, run, spawn
 from pagecage.units import format_bytes
 
@@ -81,7 +81,7 @@ def translate_command(
     return tuple(paths.get(word, word) for word in argv)
 
 
-def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[dict[str, Any]]:
+def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[Json]:
     """Return the files as a plan stores them."""
     return list(to_json(uploads))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
-from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.units import MIB, format_bytes, page_ceil_bytes
 from pagecage.verdicts.consistency import read_before_go
@@ -37,7 +36,7 @@ def judge_cache_state(record: Record) -> Verdict:
         return Verdict("not_reached", f"{requested}: {contradiction}.")
     is_exact = before >= wanted if wanted else not before
     instead = "" if is_exact else f" instead of {wanted} bytes"
-    at_go = f", {format_bytes(cache.go['resident_bytes'])} at `go`" if cache.go else ""
+    at_go = f", {format_bytes(cache.go.resident_bytes)} at `go`" if cache.go else ""
     charged = f", charged to {cache.charged_to}" if wanted and cache.charged_to else ""
     reason = (
         f"{requested}: {format_bytes(before)} of {format_bytes(size)} resident{instead} by"
@@ -69,7 +68,7 @@ def _contradiction(record: Record) -> str | None:
     cache, step, size = record.cache, record.cache.step or {}, record.cache.file_bytes or 0
     asked = requested_bytes(record.workload.program, record.workload.end or {})
     if cache.start:
-        return broken_reason(to_json(cache), asked) or read_before_go(record)
+        return broken_reason(cache, asked) or read_before_go(record)
     if cache.requested != "cold":
         return None
     resident_before = step.get("resident_bytes_after", 0)

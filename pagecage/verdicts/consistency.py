@@ -340,16 +340,16 @@ def _read_contradictions(record: Record) -> Iterator[str]:
     if not start or not end or size is None or asked is None:
         return
     spare = tolerance_bytes(size) + (record.cache.charge_lag_bytes or 0)
-    read, charged = (growth(start, end, key) for key in ("read_bytes", "charged_bytes"))
+    read, charged = (end.since(start, key) for key in ("read_bytes", "charged_bytes"))
     is_planned = any(PLANNED in word for word in record.workload.argv or ())
     if read is None or charged is None or is_planned:
         return
-    past = read - max(0, charged) - (growth(start, end, "reclaimed_bytes") or 0)
+    past = read - max(0, charged) - (end.since(start, "reclaimed_bytes") or 0)
     if past > spare and not reclaim_is_unknown(start, end):
         yield (
             f"{format_bytes(past)} were read past the page cache, which the plan does not ask for"
         )
-    other = charged - max(0, (end["resident_bytes"] - start["resident_bytes"]))
+    other = charged - max(0, (end.resident_bytes - start.resident_bytes))
     if other > spare:
         yield (
             f"the slice is charged for {format_bytes(other)} of page cache that does not belong to"
@@ -368,8 +368,8 @@ def read_before_go(record: Record) -> str | None:
         return None
     reader = requested_bytes(record.workload.program, record.workload.end or {}) is not None
     spare = tolerance_bytes(size) if reader else max(tolerance_bytes(size), OPENING_SHARE * size)
-    cached = (cache.go or cache.start)["resident_bytes"] - cache.start["resident_bytes"]
-    before, started = io_at(record, "before", "rbytes"), cache.start.get("read_bytes")
+    cached = (cache.go or cache.start).resident_bytes - cache.start.resident_bytes
+    before, started = io_at(record, "before", "rbytes"), cache.start.read_bytes
     fetched = 0 if before is None or started is None else min(size, before - started)
     early = max(cached, fetched if reader or record.load else 0)
     if early <= spare:

@@ -23,6 +23,12 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
+def listens(port: int) -> str:
+    """Return a command that listens on this port for a minute."""
+    listen = f's = socket.create_server(("127.0.0.1", {port}))'
+    return f"python3 -S -c 'import socket, time; {listen}; time.sleep(60)'"
+
+
 def carry_out(
     machine: Machine,
     load: str = "echo tps = 1",

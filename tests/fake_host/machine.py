@@ -25,7 +25,7 @@ from pagecage.agent.facts import Tracefs
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
 from pagecage.agent.limits.calibration import Calibrator
-from pagecage.agent.programs import command
+from pagecage.agent.programs import command, measured_part
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSettingsJournal
 from pagecage.linux import block_device, cgroup, systemd
@@ -159,7 +159,7 @@ class Machine:
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroup):
             set_(module, "CGROUP_ROOT", self.cgroups)
-        for module in (facts, settings, fidelity):
+        for module in (facts, settings, fidelity, measured_part):
             set_(module, "read_queue_settings", read_queue_settings)
         for module in (command, facts, storage, host_session, shell):
             set_(module, "resolve_disk", find_disk)

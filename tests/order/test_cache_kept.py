@@ -101,9 +101,9 @@ def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) ->
     record = carry_out(machine, reads())
     believed(record)
     checks = [getattr(record.cache, moment) for moment in ("start", "go", "end")]
-    assert [check["resident_bytes"] for check in checks] == [0, 0, all_of_it()]
-    assert [check["read_bytes"] for check in checks] == [0, 0, DATA.size_bytes]
-    assert checks[-1]["charged_bytes"] == DATA.size_bytes
+    assert [check.resident_bytes for check in checks] == [0, 0, all_of_it()]
+    assert [check.read_bytes for check in checks] == [0, 0, DATA.size_bytes]
+    assert checks[-1].charged_bytes == DATA.size_bytes
     assert record.cache.came_bytes == all_of_it()
 
 
@@ -279,7 +279,7 @@ def test_a_resident_file_of_a_command(
         machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
     )
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
+    assert whole_by_the_end.cache.end.resident_bytes == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:

@@ -122,7 +122,7 @@ def test_what_the_engine_reads_is_evicted_at_the_gate(
     assert (record.outcome, record.cache.evicted_bytes) == ("ok", evicted), record.error
     if state == "cold":
         assert record.cache.go is not None
-        assert record.cache.go["resident_bytes"] == 0
+        assert record.cache.go.resident_bytes == 0
 
 
 def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:

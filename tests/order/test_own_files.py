@@ -279,9 +279,7 @@ def test_a_script_is_checked_once_for_all_trials(machine: Machine, calls: Path) 
 def test_a_broken_script_is_named_and_no_trial_runs(machine: Machine, calls: Path) -> None:
     records, _ = run_scripts(machine, "broken { }", count=2)
     assert {record.outcome for record in records} == {"requirement_missed"}
-    reason = (
-        "bpftrace cannot run mine.bt: mine.bt:1:1-26: tracepoint not found: syscalls:broken"
-    )
+    reason = "bpftrace cannot run mine.bt: mine.bt:1:1-26: tracepoint not found: syscalls:broken"
     assert {record.error for record in records} == {reason}
     assert len(calls.read_text().splitlines()) == 1
 

@@ -15,7 +15,7 @@ from pagecage.agent import prepared_data
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial, write_custom_programs
-from pagecage.agent.storage import Storage
+from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux import processes
@@ -294,15 +294,15 @@ def test_a_disk_made_for_the_trial_gets_a_copy(
 def test_a_container_layer_has_no_prepared_data(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside = replace(make_storage(machine), kind="container_layer")
+    beside = make_storage(machine, "container_layer")
     monkeypatch.setattr("pagecage.agent.phases.prepare_storage", lambda *_: beside)
     record = carry_out(machine, WRITTEN)
     assert (record.outcome, record.phase) == ("requirement_missed", "data")
 
 
-def make_storage(machine: Machine) -> Storage:
+def make_storage(machine: Machine, kind: str = "data") -> Storage:
     session = make_session(machine, io.BytesIO(), WRITTEN)
-    return Storage("data", session.disk, machine.data)
+    return Storage({"data": TrialDisk(kind, session.disk, machine.data)})
 
 
 def test_a_workload_with_the_handshake_reads_prepared_data(machine: Machine) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol import ShellRequest, shell_request_to_json
+from pagecage.agent.protocol import ShellRequest
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
+from pagecage.model.json_codec import to_json
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.process import Process, spawn
 from tests.fake_host.machine import CAGE, Machine
@@ -29,9 +30,8 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(
-            shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False))
-        )
+        request = ShellRequest(cage, str(machine.data), str(machine.spool), False)
+        order = json.dumps(to_json(request))
         self._master, slave = pty.openpty()
         # setsid -c makes the pty the controlling terminal.
         argv = [

@@ -425,9 +425,9 @@ def test_its_files_are_cold_before_the_server_is_let_go(machine: Machine, data: 
     )
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cache.go
-    assert record.cache.go["resident_bytes"] == 0
+    assert record.cache.go.resident_bytes == 0
     assert record.cache.end
-    assert record.cache.end["resident_bytes"] >= DATA.size_bytes
+    assert record.cache.end.resident_bytes >= DATA.size_bytes
     assert record.response["device_read_bytes"] == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import cache_state, facts, host_settings, storage
+from pagecage.agent import cache_state, facts, phases, storage
 from pagecage.agent.host_session import sweep
 from pagecage.agent.settings import DirtyLimits, MemoryReservation
 from pagecage.agent.trial_storage import TrialStorage
@@ -258,7 +258,7 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
 def test_only_guests_of_pagecage_give_up_memory(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
@@ -282,7 +282,7 @@ def test_memory_is_reserved_before_the_cache_state_and_released(
             "hugepage_bytes": 2**21,
         }
 
-    monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
+    monkeypatch.setattr(phases, "OF_OURS", machine.root)
     monkeypatch.setattr(MemoryReservation, "leave", leave)
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: seen.append("restore") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
@@ -298,7 +298,7 @@ def test_dirty_limits_are_set_before_the_workload_and_restored(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
+    monkeypatch.setattr(phases, "OF_OURS", machine.root)
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(
         DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.log_lines())) or dict(wanted)
@@ -323,7 +323,7 @@ def test_unrequested_dirty_limits_are_recorded_and_kept(
 def test_only_guests_of_pagecage_change_dirty_limits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
     assert (record.outcome, record.phase) == ("requirement_missed", "dirty")

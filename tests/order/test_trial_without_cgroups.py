@@ -61,8 +61,8 @@ def test_its_cache_state_is_proven(machine: Machine) -> None:
     record = run_here(machine, free(cache="cold"))
     assert record.outcome == "ok"
     assert evaluate(record).cache_state_reached.verdict == "reached"
-    assert record.cache.go["read_bytes"] is not None
-    assert record.cache.go["charged_bytes"] is None
+    assert record.cache.go.read_bytes is not None
+    assert record.cache.go.charged_bytes is None
 
 
 def test_limits_are_refused(machine: Machine) -> None:

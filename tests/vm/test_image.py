@@ -141,7 +141,7 @@ def test_the_layers_and_the_mount_are_cold(replayed: Replayed) -> None:
     program = (PROGRAMS / "pcread").stat().st_size
     sums = _sums(replayed).stat().st_size
     assert cache.go is not None
-    assert cache.go["resident_bytes"] == 0
+    assert cache.go.resident_bytes == 0
     others = len(PASSWD) + len(b"search:x:1000:\n") + len(SEED)
     assert cache.file_bytes == DATA_BYTES + program + sums + others
     read = record.response["device_read_bytes"] or 0

@@ -172,15 +172,8 @@ def test_the_next_attempt_is_believed_to_the_page(
     assert evaluate(record).cache_state_reached.verdict == "reached"
     start, go, end = (getattr(record.cache, moment) for moment in ("start", "go", "end"))
     if CASES[name][1] == "resident":
-        assert (
-            start["resident_bytes"]
-            == go["resident_bytes"]
-            == end["resident_bytes"]
-            == DATA.size_bytes
-        )
+        assert {start.resident_bytes, go.resident_bytes, end.resident_bytes} == {DATA.size_bytes}
         return
-    assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
-    assert (
-        end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
-    )
-    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)
+    assert (start.resident_bytes, go.resident_bytes) == (0, 0)
+    assert end.resident_bytes == end.read_bytes - start.read_bytes == record.cache.came_bytes
+    assert end.charged_bytes == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)

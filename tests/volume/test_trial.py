@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.facts import read_facts
-from pagecage.agent.host_session import open_session
+from pagecage.agent.host_session import Tracers, open_session
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.session import run_trial
 from pagecage.agent.trial_storage import unmount_volume

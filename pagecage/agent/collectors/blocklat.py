@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
 from pagecage.linux.child_processes import ToolProcesses
+from pagecage.model.json_codec import Json, JsonView
 
 # 16 buckets per power of two, so that a quantile is exact to 1/16: VALUE is shifted until it has
 # five bits, and counted by the shifts and what remains. hist() has only whole powers of two before
@@ -87,17 +87,15 @@ PARTS = (
 _TOTALS = ("pauses", "paused_ms")
 _HISTOGRAMS = {"bio_write_us": "@bio_write", "block_write_us": "@request_write"}
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
-Row = Mapping[str, Any]
+Row = JsonView
 
 
-def row_of(
-    maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerProgram
-) -> dict[str, Any]:
+def row_of(maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerProgram) -> Json:
     """Return running totals of one disk: pauses, and histograms as rows of `{us, count}`.
 
     `us` is the upper end of a bucket. Only what the program fills is present.
     """
-    row: dict[str, Any] = {}
+    row: Json = {}
     for name in (name for name, map_name in _HISTOGRAMS.items() if map_name in program.maps):
         buckets = []
         for key, count in maps.get(_HISTOGRAMS[name], {}).items():
@@ -153,9 +151,7 @@ class BlockLatencyTracer(BpftraceProcess):
     def programs(self) -> Iterator[TracerProgram]:
         return programs(PARTS, Kernel())
 
-    def excerpt(
-        self, maj_min: str, start: float, path: Path
-    ) -> tuple[CollectorResult, list[dict[str, Any]]]:
+    def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[CollectorResult, list[Json]]:
         """Write this disk's totals since the last tick before `start` (CLOCK_MONOTONIC).
 
         Return the rows too.

@@ -15,12 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
 from pagecage.linux.child_processes import ToolProcesses
+from pagecage.model.json_codec import Json
 
 # Each pointer is cast separately, because the chain vmf->vma->vm_file->f_inode does not compile.
 # The inode of a read-ahead is reached through the mapping, because ractl->file may be null.
@@ -140,7 +140,7 @@ def parts(kernel: str | None = None) -> tuple[Part, ...]:
 
 def tables_of(
     maps: dict[str, dict[str, int]], inodes: Set[int], program: TracerProgram
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[Json]]:
     """Return running totals over these inodes, with the flags by name.
 
     Only tables that the program fills are present.
@@ -157,8 +157,8 @@ def tables_of(
     return tables
 
 
-def _row(columns: Sequence[str], words: Sequence[int]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _row(columns: Sequence[str], words: Sequence[int]) -> Json:
+    row: Json = {}
     for column, word in zip(columns, words):  # noqa: B905 - tracepoints have no flags
         row[column] = word
         if column in _FLAGS:

@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.linux.block_device import Disk
 from pagecage.linux.child_processes import ToolProcesses
 from pagecage.linux.procfs import read_text
 from pagecage.linux.trial_processes import TrialProcesses
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import Process
 
 Figures = Mapping[str, "float | None"]
@@ -55,9 +55,9 @@ class CollectorResult:
     reason: str | None = None
     lost_events: int | None = None
     files: tuple[Path, ...] = ()
-    own: Mapping[str, Any] = field(default_factory=dict)
+    own: JsonView = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         common = {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
         return {**common, **self.own}
 
@@ -75,8 +75,7 @@ class Collector(ABC):
         """Return when data arrives, or when the tool has failed."""
 
     @abstractmethod
-    def stop(self) -> CollectorResult:
-        """Stop, and return the result."""
+    def stop(self) -> CollectorResult: ...
 
     def report(self, _begin: float, _end: float, /) -> tuple[CollectorResult, Figures] | None:
         """Return the result and the figures of the measured part (CLOCK_MONOTONIC).
@@ -98,7 +97,7 @@ class Collector(ABC):
         return (self.report(*measured) if is_measured and measured else None) or (result, {})
 
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, is_compact: bool = False) -> None:
+def write_rows(path: Path, rows: Iterable[JsonView], *, is_compact: bool = False) -> None:
     separators = (",", ":") if is_compact else None
     path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
 
@@ -108,7 +107,7 @@ class ThreadCollector(Collector):
 
     def __init__(self, context: CollectorContext) -> None:
         self._path = context.directory / f"{self.name}.jsonl"
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Json] = []
         self._error: str | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)

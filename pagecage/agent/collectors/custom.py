@@ -37,6 +37,7 @@ from pagecage.model.collectors import (
     responses_of,
     script_values,
 )
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import PIPE, Process, find_tool, run
 from pagecage.units import MIB, format_bytes, format_seconds
 
@@ -54,10 +55,10 @@ class ArrivedLine:
 
     arrived: float
     text: str
-    data: dict[str, Any] | None
+    data: Json | None
     reason: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         kept = {"text": self.text} if self.data is None else {"line": self.data}
         return {"arrived": self.arrived, **kept}
 
@@ -305,7 +306,7 @@ class CustomFigures:
     gaps: int = 0
     fields: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {**vars(self), "cpus": list(self.cpus), "fields": list(self.fields)}
 
 
@@ -419,7 +420,7 @@ class CustomCollector(Collector):
         result = self._result(status, reason, self._trace, counted, **counts)
         return result, responses_of(self.name, values, begin, end)
 
-    def _parsed(self, data: Mapping[str, Any], arrived: float) -> FieldValues | None:
+    def _parsed(self, data: JsonView, arrived: float) -> FieldValues | None:
         if self._spec.is_script:
             return script_values(data, arrived)
         return field_values(data, arrived, self._started_at)

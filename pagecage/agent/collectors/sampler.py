@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.linux.cgroup import Cgroup, ancestors
@@ -16,6 +15,7 @@ from pagecage.linux.page_cache import cachestat_pages
 from pagecage.linux.procfs import open_text, parse_diskstats, pread_text
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.json_codec import Json
 
 _MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")
 _EVENT_KEYS = ("high", "max", "oom", "oom_kill")
@@ -48,9 +48,7 @@ class CgroupSource:
         above = {f"{one}/": one for one in ancestors(cgroup)}
         self._limits = {prefix: LimitFiles(one) for prefix, one in {"": cgroup, **above}.items()}
 
-    def row(
-        self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def row(self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]) -> Json:
         """Return one sample of every file; `disks` has the I/O on the other disks by name."""
         found = {name: self._counters.read(name) for name in _FILES}
         io = found["io.stat"] or {}
@@ -87,9 +85,7 @@ class TreeSource:
     def __init__(self, processes: TrialProcesses) -> None:
         self._processes = processes
 
-    def row(
-        self, _maj_min: str, disk: Mapping[str, int], _others: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def row(self, _maj_min: str, disk: Mapping[str, int], _others: Mapping[str, str]) -> Json:
         own = self._processes.counters()["processes"] or {"io": {}, "cpu": {}}
         ios = {"rios": disk.get("reads"), "wios": disk.get("writes")}
         return {
@@ -131,7 +127,7 @@ class Sampler(ThreadCollector):
     def wait_until_recording(self) -> None:
         self._begun.wait(2.0)
 
-    def rows(self) -> tuple[dict[str, Any], ...]:
+    def rows(self) -> tuple[Json, ...]:
         return tuple(self._rows)
 
     def stop(self) -> CollectorResult:
@@ -162,8 +158,8 @@ class Sampler(ThreadCollector):
         except (OSError, ValueError) as error:
             self._error = f"sampling ended early: {error}"
 
-    def _sample(self) -> dict[str, Any]:
-        row: dict[str, Any] = {"t": time.monotonic(), "wall": time.time()}
+    def _sample(self) -> Json:
+        row: Json = {"t": time.monotonic(), "wall": time.time()}
         stats = pread_text(self._disk) or ""
         disk = parse_diskstats(stats, self._maj_min) or {}
         row["disk"] = pick(disk, _DISK_KEYS)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import (
     Collector,
@@ -24,6 +23,7 @@ from pagecage.agent.collectors.collector import (
 from pagecage.agent.facts import Kernel, tool_version, tracing_obstacle
 from pagecage.linux.child_processes import ToolProcesses
 from pagecage.linux.procfs import read_text
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 KINDS = ("fentry", "kprobe", "tracepoint")
@@ -153,10 +153,10 @@ class Tick:
     t: float
     wall: float
     lost_events: int
-    maps: dict[str, dict[str, Any]]
+    maps: dict[str, Json]
 
 
-def parse_line(line: str) -> dict[str, Any] | None:
+def parse_line(line: str) -> Json | None:
     try:
         data = json.loads(line)
     except ValueError:
@@ -187,7 +187,7 @@ class BpftraceProcess(ABC):
         self.program = TracerProgram("", (), ())
         self._candidates: Iterator[TracerProgram] = iter(())
         self._process: Process[bytes] | None = None
-        self._maps: dict[str, dict[str, Any]] = {}
+        self._maps: dict[str, Json] = {}
         self._ticks: list[Tick] = []
         self._ticked = threading.Condition()
         self._lost_events = 0
@@ -281,9 +281,7 @@ class BpftraceProcess(ABC):
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
             return list(self._ticks)
 
-    def keep(
-        self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path
-    ) -> CollectorResult:
+    def keep(self, ticks: list[Tick], rows: Iterable[JsonView], path: Path) -> CollectorResult:
         """Write one row per tick as a trial's trace; return the result with the attached probes."""
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")

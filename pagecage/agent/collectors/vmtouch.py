@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.process import find_tool, run
 
 _BAR = re.compile(r"^\[(?P<bar>[ oO]{60})\] (?P<resident>\d+)/(?P<total>\d+)$", re.MULTILINE)
@@ -18,7 +18,7 @@ _SHORTEST_PERIOD_SECONDS = 0.2
 _CPU_SHARE = 0.05  # vmtouch walks through the whole file, so larger files are sampled less often
 
 
-def parse_vmtouch(text: str) -> dict[str, Any] | None:
+def parse_vmtouch(text: str) -> Json | None:
     """Merge the final bars of all files in the output of `vmtouch -v FILES`.
 
     None if there are none. An empty file has no bar, nor has an error. vmtouch reprints a file's

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pagecage.agent.drivers.driver import ClientDriver, DriverServices, LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, LABEL, ContainerEngine, keep_on_data_disk
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import DIGEST, BindMount, ImageSpec
 from pagecage.process import PIPE, TimeoutExpired, spawn
 
@@ -92,7 +93,6 @@ def options(container: Container) -> list[str]:
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs the container with its standard streams passed through."""
     log = () if program == "docker" else ("--cgroups=no-conmon",)
     return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
 
@@ -118,7 +118,7 @@ def limit_options(cage: Cage, node: str) -> list[str]:
     return [*(f"--{names[name]}={value}" for name, value in _memory_and_cpu(cage).items()), *io]
 
 
-def limit_body(cage: Cage, node: str) -> dict[str, Any]:
+def limit_body(cage: Cage, node: str) -> Json:
     io = {
         f"BlkioDevice{_ENGINE_LIMITS[name][1]}": [{"Path": node, "Rate": value}]
         for name, value in cage.properties.items()
@@ -139,7 +139,7 @@ def _memory_and_cpu(cage: Cage) -> dict[str, int]:
     return limits
 
 
-def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:
+def create_body(container: Container, environment: Mapping[str, str]) -> Json:
     binds = [(str(path), True) for path in container.read_only]
     binds += [(str(path), False) for path in container.writable]
     key, _, value = LABEL.partition("=")
@@ -175,7 +175,7 @@ _OVERLAY = ("overlay2", "overlay")
 """Storage drivers with one directory per layer: Docker's and podman's."""
 
 
-def provide_image(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
+def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
     """Load the image unless the engine has it. Return its entry for a record, with its layers.
 
     Raises HostError if the engine cannot load it, or does not tell where its layers are.
@@ -192,7 +192,7 @@ def provide_image(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
     }
 
 
-def _load(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
+def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
     program = engine.program
     if image.archive is None:
         raise HostError(
@@ -286,7 +286,7 @@ def _add(target: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
     target.addfile(entry, file)
 
 
-def layer_directories(program: str, found: Mapping[str, Any]) -> tuple[Path, ...]:
+def layer_directories(program: str, found: JsonView) -> tuple[Path, ...]:
     """Return the directories of an image's layers, the uppermost first.
 
     `found` is an entry of `docker image inspect` or `podman image inspect`. Raises HostError for a
@@ -322,9 +322,9 @@ class ImageDriver(ClientDriver):
         self.name = program
         self._is_made = False
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Json:
         keep_on_data_disk(self._engine)
-        facts = self._engine.ready().to_json()
+        facts = vars(self._engine.ready())
         return {"engine": facts, "image": provide_image(self._engine, self._image)}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:

@@ -27,6 +27,7 @@ from pagecage.agent.drivers.engine import IMAGE, ContainerEngine
 from pagecage.errors import HostError
 from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import run
 
 _ANSWER_SECONDS = 60.0
@@ -54,7 +55,7 @@ def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
     return own if os.getuid() and own.exists() else Path("/var/run/docker.sock")
 
 
-def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+def call(method: str, path: str, body: JsonView | None = None) -> Any:
     """Send one request and return the decoded answer.
 
     Raises HostError with the engine's message.
@@ -94,10 +95,10 @@ class DockerDriver(ClientDriver):
     def _engine(self) -> ContainerEngine:
         return self._services.engines.get(self.program)
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Json:
         facts = self._engine.ready()
         self._engine.load_root()
-        return {"engine": facts.to_json()}
+        return {"engine": vars(facts)}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         self._is_made = True
@@ -180,7 +181,7 @@ class DockerApiDriver(DockerFlagsDriver):
         body = ["-H", "Content-Type: application/json", "-d", json.dumps(self._body(context, argv))]
         return [[*curl, *body, url], self._start(context)]
 
-    def _body(self, context: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
+    def _body(self, context: LaunchContext, argv: Sequence[str]) -> Json:
         body = create_body(container_of(context, argv), os.environ)
         body["HostConfig"] |= limit_body(context.cage, context.disk.node)
         return body

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.errors import HostError
@@ -18,10 +17,11 @@ from pagecage.linux.cgroup import Cgroup, CgroupMaker
 from pagecage.linux.systemd import scope_name
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import ImageSpec
 from pagecage.process import Process
 
-Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+Ask = Callable[[str, JsonView], Json]
 """Asks the controller, which can reach the machine around a guest. Raises HostError if refused."""
 
 
@@ -72,10 +72,10 @@ class ExternalLimits:
 
     by: str
     read_back: Mapping[str, int] = field(default_factory=dict)
-    model: Mapping[str, Any] | None = None
-    path: Mapping[str, Any] | None = None
+    model: JsonView | None = None
+    path: JsonView | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         parts = {"model": self.model, "path": self.path}
         known = {name: dict(part) for name, part in parts.items() if part is not None}
         return {"by": self.by, "read_back": dict(self.read_back), **known}
@@ -105,7 +105,7 @@ class Driver:
     def __init__(self, services: DriverServices) -> None:
         self._services = services
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Json:
         """Provide what a start needs, before anything is measured; return it for the record."""
         return {}
 

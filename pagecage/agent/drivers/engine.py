@@ -8,15 +8,14 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.settings import OF_OURS
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.systemd import Systemd
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import delegation_command
 from pagecage.process import Completed, find_tool, run
 
@@ -78,7 +77,7 @@ class ContainerEngine:
     def has_running_daemon(self) -> bool:
         return self.program == "docker" and not self._idle_units()
 
-    def inspect_image(self, name: str) -> dict[str, Any] | None:
+    def inspect_image(self, name: str) -> Json | None:
         done = self.run("image", "inspect", name)
         try:
             found = json.loads(done.stdout) if done.ok else []
@@ -200,11 +199,8 @@ class EngineFacts:
     data_root: str
     lacks_io: bool
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
+def docker_facts(info: JsonView) -> EngineFacts:
     return EngineFacts(
         engine="docker",
         version=str(info.get("ServerVersion")),
@@ -217,7 +213,7 @@ def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
     )
 
 
-def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
+def podman_facts(info: JsonView) -> EngineFacts:
     host, store = info["host"], info["store"]
     return EngineFacts(
         engine="podman",

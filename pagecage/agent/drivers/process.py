@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.drivers.driver import Driver, DriverServices, LaunchContext
 from pagecage.linux.processes import MARKER, SupervisedProcesses, children
+from pagecage.model.json_codec import Json
 
 _SUPERVISOR = "supervise.py"
 
@@ -24,7 +24,7 @@ class ProcessDriver(Driver):
     def __init__(self, place: DriverServices | Path) -> None:
         self._spool = place if isinstance(place, Path) else place.spool
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self) -> Json:
         """Write the supervisor to the spool, since the agent itself is inside an archive."""
         source = resources.files(__package__).joinpath(_SUPERVISOR).read_bytes()
         (self._spool / _SUPERVISOR).write_bytes(source)

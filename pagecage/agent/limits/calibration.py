@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk
@@ -31,6 +30,7 @@ from pagecage.model.cage import (
     less_debt,
     split,
 )
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, kernel_page_bytes, page_floor_bytes
 
@@ -54,7 +54,6 @@ class LimitMeter:
 
     @property
     def bursts(self) -> bool:
-        """True if the burst rate exceeds the base."""
         return self.bucket.rate > self.bucket.base
 
     def charge(self, moved: Mapping[str, float], seconds: float) -> None:
@@ -90,8 +89,7 @@ class LimitMeter:
         base = int(self.bucket.base)
         return {p: max(int(enforced_limit(p, one)), min(one, base)) for p, one in caps.items()}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the bucket for the record."""
+    def to_json(self) -> Json:
         return {
             "kind": self.kind,
             "properties": sorted(self.counters),
@@ -194,7 +192,7 @@ class Calibrator:
     ) -> None:
         self._maker, self._disk, self._data_dir = maker, disk, data_dir
         self._interruption = interruption
-        self._known: dict[str, dict[str, dict[str, Any]]] = {}
+        self._known: dict[str, dict[str, Json]] = {}
         self._elsewhere: dict[str, Calibrator] = {}
 
     def on(self, disk: Disk, directory: Path | None = None) -> Calibrator:
@@ -204,7 +202,7 @@ class Calibrator:
         other = Calibrator(self._maker, disk, directory, self._interruption)
         return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
 
-    def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, JsonView]:
         """Return a Calibration as JSON by property.
 
         `read_from` is larger than a few seconds of the limit.
@@ -227,9 +225,7 @@ class Calibrator:
         }.get(name)
         return drive(name, cap) if drive else None
 
-    def _in_slice(
-        self, name: str, cap: int, argv: list[str]
-    ) -> tuple[Completed, dict[str, Any], float]:
+    def _in_slice(self, name: str, cap: int, argv: list[str]) -> tuple[Completed, Json, float]:
         """Run a command under one limit; return its result, the counters, and the seconds."""
         properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
@@ -303,7 +299,6 @@ class Calibrator:
 
 
 def fio_method(name: str) -> str:
-    """Return the description of the load that exceeds the limit of a property."""
     pattern, block, depth = _LOADS[name]
     return f"fio direct {pattern} {block} qd{depth}"
 

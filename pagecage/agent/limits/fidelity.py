@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
 from pagecage.agent.limits.calibration import meters, shares_all
@@ -20,6 +19,7 @@ from pagecage.linux.cgroup import Cgroup
 from pagecage.linux.cgroup_files import read_counters, read_limits, write_io_limits
 from pagecage.linux.procfs import parse_meminfo, read_text
 from pagecage.model.cage import IO_MAX_KEY, Cage, IoAccounting, LatencyFloor
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.model.trial import Trial
 from pagecage.units import KIB, MIB, format_bytes
@@ -39,10 +39,6 @@ class Fidelity:
     aspect: str
     state: str
     reason: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return the entry in a record's cage."""
-        return asdict(self)
 
 
 def count_as_provider(
@@ -115,7 +111,6 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
 
 
 def combined(not_shared_reason: str) -> Fidelity:
-    """Return the fidelity to a limit that reads and writes share."""
     if not_shared_reason:
         reason = "reads and writes share one limit at the provider; io.max allows each of them the"
         return Fidelity("combined", "looser", f"{reason} full limit ({not_shared_reason})")
@@ -126,7 +121,7 @@ def combined(not_shared_reason: str) -> Fidelity:
     return Fidelity("combined", "exact", reason)
 
 
-def not_shared_reason(cage: Cage, facts: Mapping[str, Any]) -> str:
+def not_shared_reason(cage: Cage, facts: JsonView) -> str:
     """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
@@ -192,7 +187,7 @@ _PERIOD_SECONDS = 0.1
 _MOST_REFUSED = 5
 
 
-def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
+def rewrites_io_max(cage: Cage, facts: JsonView) -> bool:
     """Return whether the cage needs a controller and the kernel supports rewriting io.max."""
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
@@ -219,7 +214,7 @@ class IoMaxController(Collector):
         self._buckets_json = [meter.to_json() for meter in self._meters]
         bursts = any(meter.bursts for meter in self._meters)
         self._subject = "burst credits" if bursts else "the split of a shared limit"
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Json] = []
         self._changes: list[dict[str, float]] = []
         self._overwritten = self._refused = 0
         self._error: str | None = None
@@ -227,7 +222,6 @@ class IoMaxController(Collector):
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Write the first limits and start the thread."""
         self._read, self._since = self._counters(), time.monotonic()
         self._apply_limits()
         self._thread.start()
@@ -260,8 +254,7 @@ class IoMaxController(Collector):
         )
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return buckets, changes of io.max, the number of foreign changes, and the error."""
+    def to_json(self) -> Json:
         return {
             "buckets": self._buckets_json,
             "changes": list(self._changes),
@@ -295,7 +288,6 @@ class IoMaxController(Collector):
         return io.get(self._maj_min, {})
 
     def _detect_foreign_writes(self) -> None:
-        """Note values that another process has written since the last tick."""
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.drivers.driver import ExternalLimits, io_properties
 from pagecage.agent.limits.calibration import (
@@ -19,13 +18,14 @@ from pagecage.agent.limits.calibration import (
 from pagecage.agent.limits.fidelity import Fidelity
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.volume_model import volume_model
 from pagecage.process import find_tool, run
 
 ENFORCER = "volume"
 QEMU = "qemu"
 """The path to the volume of a guest: QEMU is the client."""
-Command = Callable[[Mapping[str, Any]], dict[str, Any]]
+Command = Callable[[JsonView], Json]
 """Sends a command to the server of the volume. Raises HostError if it is refused."""
 _NO_LIMIT = volume_model(Cage("", {}), 0)
 
@@ -37,19 +37,19 @@ class SimulatedVolume:
     request if that is known. Replies are sent so much earlier.
     """
 
-    def __init__(self, command: Command, path: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, command: Command, path: JsonView | None = None) -> None:
         self._command, self.path = command, path or {"kind": QEMU}
 
     def free(self) -> None:
         """Remove all limits and latencies, so that preparations take no longer than needed."""
         self.configure(_NO_LIMIT)
 
-    def configure(self, model: Mapping[str, Any]) -> dict[str, Any]:
+    def configure(self, model: JsonView) -> Json:
         """Replace the model, with fresh credits and an empty account; return it as in force."""
         answer = self._command({"configure": model})
         return dict(answer["in_force"])
 
-    def account(self) -> dict[str, Any]:
+    def account(self) -> Json:
         """Return the account since the last `configure`."""
         return self._command({"account": True})
 
@@ -66,8 +66,7 @@ class SimulatedVolume:
         return ExternalLimits(ENFORCER, io_properties(cage), in_force, self.path)
 
 
-def fidelity(cage: Cage, path: Mapping[str, Any]) -> list[Fidelity]:
-    """Return the fidelity of a simulated volume to the provider."""
+def fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
     accounting, found = cage.accounting, []
     if accounting and accounting.io_size_bytes:
         reason = (
@@ -84,7 +83,7 @@ def fidelity(cage: Cage, path: Mapping[str, Any]) -> list[Fidelity]:
     return found
 
 
-def _latency(model: Mapping[str, Any], path_us: float) -> Fidelity | None:
+def _latency(model: JsonView, path_us: float) -> Fidelity | None:
     sizes = [*model["read_latency"], *model["write_latency"]]
     if not sizes:
         return None
@@ -102,7 +101,7 @@ def _exact(aspect: str, reason: str) -> Fidelity:
     return Fidelity(aspect, "exact", reason)
 
 
-def sound_account(volume: SimulatedVolume) -> dict[str, Any]:
+def sound_account(volume: SimulatedVolume) -> Json:
     """Return the account of a volume whose file served every request.
 
     Raises HostError if the file could not, as on a full disk: the program has met an error that is
@@ -127,13 +126,13 @@ _IOS_AROUND, _BYTES_AROUND = 4, 64 * 1024
 class VolumeCalibrator:
     """Calibrates volumes and remembers the results for a machine state."""
 
-    _known: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _known: dict[str, Json] = field(default_factory=dict)
 
     def calibrate(
         self, volume: SimulatedVolume, cage: Cage, read_from: Path | None, scratch: Path
-    ) -> Mapping[str, Mapping[str, Any]]:
+    ) -> Mapping[str, JsonView]:
         """Return a Calibration as JSON by property; `scratch` is a file that may be written."""
-        model: dict[str, Any] = volume_model(cage, 0)  # the limits alone, with empty buckets
+        model: Json = volume_model(cage, 0)  # the limits alone, with empty buckets
         model |= {"read_latency": [], "write_latency": [], "restore": None, "events": []}
         model["limits"] = [
             {**limit, "credits": limit["credits"] and {**limit["credits"], "start": 0.0}}
@@ -151,7 +150,7 @@ class VolumeCalibrator:
 
 
 def _drive(
-    volume: SimulatedVolume, model: Mapping[str, Any], name: str, cap: int, target: Path
+    volume: SimulatedVolume, model: JsonView, name: str, cap: int, target: Path
 ) -> Calibration:
     method = fio_method(name)
     if not find_tool("fio"):
@@ -177,7 +176,7 @@ def _drive(
     return judge_driven(method, seconds, cap, allowed, max(used) / seconds, ("volume", "limit"))
 
 
-def _covers(limit: Mapping[str, Any], name: str) -> bool:
+def _covers(limit: JsonView, name: str) -> bool:
     unit = "operations" if "IOPS" in name else "bytes"
     return limit["unit"] == unit and limit["scope"] in (
         "both",

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import common_disk, sidecar_of
@@ -27,13 +26,14 @@ from pagecage.agent.programs.measured_part import (
 )
 from pagecage.agent.protocol import RunRequest
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.linux.page_cache import evict, resident_bytes
 from pagecage.linux.procfs import listener, listens
 from pagecage.model.cage import IO_MAX_KEY, Cage
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.json_codec import Json
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import FRESH_HOME, CommandSpec, Dataset, ImageSpec
 from pagecage.units import MIB
 
@@ -57,7 +57,6 @@ def places(
 
 
 def disk_places(folders: Mapping[str, Path]) -> dict[str, object]:
-    """Return the value of each {disk.NAME}."""
     return {f"disk.{name}": folder for name, folder in folders.items()}
 
 
@@ -119,11 +118,10 @@ class CommandProgram:
         self.spec = run.trial.workload.command or CommandSpec()
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-        """Check the program, its port and its files. Raises RequirementMissed with a fix."""
         spec = self.spec
         if spec.image is not None:
             self._require_free_ports()
-            files = _found(_image_paths(spec.image, storage))
+            files = find_data_files(_image_paths(spec.image, storage))
             return ProgramFiles(files, self._disk(storage, files))
         self.require_program(self.trial.workload.program, storage)
         self._require_free_ports()
@@ -134,7 +132,7 @@ class CommandProgram:
                 values = places(datasets, storage.data_dir, self.trial.max_seconds, storage.folders)
                 values |= command_places(self.run.request, storage.data_directory)
                 paths = tuple(fill_all(paths, values, ()))
-            files += _found(tuple(Path(spec.directory or "", path) for path in paths))
+            files += find_data_files(tuple(Path(spec.directory or "", path) for path in paths))
         return ProgramFiles(files, self._disk(storage, files))
 
     def require_program(self, program: str, storage: Storage) -> None:
@@ -171,7 +169,7 @@ class CommandProgram:
     def _disk(self, storage: Storage, files: tuple[Path, ...]) -> Disk:
         directory = self.spec.directory
         paths = files or ((Path(directory),) if directory else ())
-        if storage.kind == "volume" and storage.is_own:
+        if storage.data.kind == "volume" and storage.data.is_own:
             for file in files:
                 if file.stat().st_dev != storage.data_dir.stat().st_dev:
                     raise RequirementMissed.of(
@@ -179,16 +177,13 @@ class CommandProgram:
                         f"{file} is not on the simulated volume",
                         "have it copied there: --copy, or a relative path for --cold",
                     )
-        if storage.is_own or not paths:
-            return storage.disk
+        if storage.data.is_own or not paths:
+            return storage.data.disk
         try:
-            disk = common_disk(paths, resolve_disk)
+            return common_disk(paths, resolve_disk)
         except HostError as error:
             fix = "name files on ext4 or XFS" if files else "name the files that it reads: --cold"
             raise RequirementMissed.of(Requirement.LOCAL_DISK, error.message, fix) from None
-        if isinstance(disk, MissedRequirement):
-            raise RequirementMissed([disk])
-        return disk
 
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
@@ -203,8 +198,8 @@ class CommandProgram:
         largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
         if largest is not None and largest.stat().st_size < _DRIVABLE_BYTES:
             largest = None
-        if storage.is_own:
-            return largest or self.run.make_dataset(_CALIBRATION, storage.data_dir)
+        if storage.data.is_own:
+            return largest or self.run.make_dataset(_CALIBRATION, storage.data.directory)
         if files.disk.maj_min == self.run.session.disk.maj_min:
             return self.run.make_dataset(_CALIBRATION, self.run.data_dir)
         return None if self.trial.cache == "any" else largest
@@ -220,12 +215,10 @@ class CommandProgram:
         return fill_all(words, values, caged.files)
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the command as it was given, or with its places filled in."""
         own = self.trial.workload
         return self.filled(caged, (own.program, *own.arguments))
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the program, open its gate, and watch it until it exits or serves."""
         part, argv, spec = MeasuredPart(self.run, caged), self.argv(caged), self.spec
         self.run.keep("workload", argv=argv)
         part.before_launch()
@@ -242,17 +235,9 @@ class CommandProgram:
                 part.end(seen.ready_at or seen.exited_at)
         finally:
             found = self._end(caged, program, seen)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end={},
-            exit=found,
-            cache=part.cache,
-            last_line=program.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=seen is not None and not seen.is_done(spec),
-            response=seen.times(spec) if seen else {},
-        )
+        is_timed_out = seen is not None and not seen.is_done(spec)
+        response = seen.times(spec) if seen else {}
+        return part.measured(program, found, is_timed_out=is_timed_out, response=response)
 
     def launch(self, caged: Caged, argv: list[str]) -> GatedProcess:
         """Start the program in its cage, where it waits at its gate."""
@@ -325,9 +310,7 @@ class CommandProgram:
 
         return next_piece
 
-    def _end(
-        self, caged: Caged, program: GatedProcess, seen: _CommandObservation | None
-    ) -> dict[str, Any]:
+    def _end(self, caged: Caged, program: GatedProcess, seen: _CommandObservation | None) -> Json:
         """End it, by SIGTERM if it served, else by SIGKILL; return the record's `exit`."""
         is_serving = seen is not None and seen.ready_at is not None
         processes = caged.context.processes
@@ -344,24 +327,17 @@ class CommandProgram:
         return found
 
     def judge(self, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
         ending = _judge_command(measured, self.spec, self.trial.timeout_seconds)
         return confirmed(self.trial.workload.program, measured, ending)
 
 
-def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    found = find_data_files(paths)
-    if isinstance(found, MissedRequirement):
-        raise RequirementMissed([found])
-    return found
-
-
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
     """Return the directories of the layers, and the paths that are mounted."""
-    if storage.is_own:
+    if storage.data.is_own:
+        kind = storage.data.kind
         raise RequirementMissed.of(
             Requirement.STORAGE,
-            f"the layers of an image cannot lie on a disk made for the trial ({storage.kind})",
+            f"the layers of an image cannot lie on a disk made for the trial ({kind})",
             "use --host vm, or --enforced-by cgroup",
         )
     mounts = mounted_paths(image)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import Caged
 from pagecage.agent.collectors.collector import CollectorResult
@@ -14,8 +13,8 @@ from pagecage.agent.programs.command import fill_all
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram
-from pagecage.agent.trial_run import RequirementMissed
-from pagecage.model.requirements import Requirement
+from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.process import find_tool
 from pagecage.process import run as run_process
 
@@ -44,7 +43,6 @@ class FioProgram(ReportingProgram):
         )
 
     def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
-        """Wait for fio's exit. Returns False if the deadline passes before."""
         caged.limits.confirm(caged.context, lambda: process.has_exited, _RUNTIME_SECONDS)
         part.begin()
         process.go()
@@ -115,7 +113,7 @@ _REFUSALS = {1: "not permitted", 38: "not implemented", 95: "not supported"}
 _PERCENTILES = {"fio_p50_us": 0.5, "fio_p99_us": 0.99, "fio_p999_us": 0.999}
 
 
-def read_report(directory: Path) -> dict[str, Any]:
+def read_report(directory: Path) -> Json:
     """Return fio's JSON report without notes before it; empty if missing or incomplete."""
     try:
         text = (directory / REPORT).read_text()
@@ -125,7 +123,7 @@ def read_report(directory: Path) -> dict[str, Any]:
     return report if isinstance(report, dict) and report.get("jobs") else {}
 
 
-def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int) -> dict[str, Any]:
+def end_of(report: JsonView, arguments: Iterable[str], size_bytes: int) -> Json:
     """Return the keys of an `end` line (workloads/README.md) from fio's jobs.
 
     Returns an empty value without a report. `seconds` is the runtime of the longest job.
@@ -176,7 +174,7 @@ def may_overlap(arguments: Iterable[str]) -> bool:
     )
 
 
-def _job(job: Mapping[str, Any]) -> dict[str, Any]:
+def _job(job: JsonView) -> Json:
     read = job["read"]
     return {
         "name": job["jobname"],
@@ -188,7 +186,7 @@ def _job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _responses(
-    reads: list[Mapping[str, Any]], seconds: float, count: int, total: int, times: float | None
+    reads: list[JsonView], seconds: float, count: int, total: int, times: float | None
 ) -> dict[str, float | None]:
     rate, reads_rate = (amount / seconds if seconds else None for amount in (total, count))
     bins = latency_bins_ns(reads)
@@ -202,7 +200,7 @@ def _responses(
     }
 
 
-def latency_bins_ns(reads: Iterable[Mapping[str, Any]]) -> Counter[int]:
+def latency_bins_ns(reads: Iterable[JsonView]) -> Counter[int]:
     """Completion latencies of all jobs: nanoseconds, about a percent wide -> how many."""
     bins: Counter[int] = Counter()
     for read in reads:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from pagecage.model.json_codec import Json
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _KEEP_BYTES = 2000
@@ -27,7 +28,6 @@ class StderrTail:
         self._lock = threading.Lock()
 
     def add(self, text: bytes) -> None:
-        """Append bytes, and drop the oldest."""
         with self._lock:
             self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
 
@@ -37,7 +37,6 @@ class StderrTail:
             return self._bytes.decode(errors="replace").strip().splitlines()
 
     def last_line(self) -> str | None:
-        """Return the last line; None without one."""
         return next(reversed(self.lines()), None)
 
 
@@ -75,7 +74,6 @@ class TailedProcess:
         return status
 
     def last_line(self) -> str | None:
-        """Return the last line of standard error; None if it is empty."""
         return self.tail.last_line()
 
 
@@ -170,7 +168,7 @@ class GatedProcess(TailedProcess):
             self._pidfd = -1
         return status
 
-    def stdout(self) -> dict[str, Any] | None:
+    def stdout(self) -> Json | None:
         """Return size and hash of standard output; None while another process holds it open."""
         if self.threads[0].is_alive():
             return None
@@ -178,7 +176,6 @@ class GatedProcess(TailedProcess):
         return {"bytes": self._output_bytes, **hashed}
 
     def stderr_lines(self) -> list[str]:
-        """Return the last lines of standard error, up to 2000 bytes."""
         return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:

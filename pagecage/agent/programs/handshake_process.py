@@ -6,12 +6,13 @@ import json
 import math
 import queue
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
 from pagecage.agent.programs.gated_process import TailedProcess
 from pagecage.agent.responses import is_finite
+from pagecage.model.json_codec import Json, JsonView
 
 PROTOCOL_VERSION = 1
 """The version that this agent speaks. The libraries in workloads/ state the same."""
@@ -26,7 +27,7 @@ class HandshakeBreach(Exception):
     """A line that breaks the protocol. The message is a sentence whose subject is the workload."""
 
 
-def parse_message(line: bytes) -> dict[str, Any]:
+def parse_message(line: bytes) -> Json:
     """Return the message of one line without its newline. Raises HandshakeBreach."""
     if len(line) >= LONGEST_LINE_BYTES:
         raise HandshakeBreach("it printed a line of more than 1 MiB")
@@ -50,17 +51,16 @@ class Conversation:
     """The messages of one workload so far. `is_going` is set by the agent when it says `go`."""
 
     def __init__(self) -> None:
-        self.ready: dict[str, Any] = {}
-        self.samples: list[dict[str, Any]] = []
-        self.end: dict[str, Any] = {}
+        self.ready: Json = {}
+        self.samples: list[Json] = []
+        self.end: Json = {}
         self.is_going = False
         self._seen: set[str] = set()
 
     def has(self, kinds: Iterable[str]) -> bool:
-        """Return whether a message of one of these types has arrived."""
         return not self._seen.isdisjoint(kinds)
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def take(self, message: JsonView) -> None:
         """Add a message. Raises HandshakeBreach if its place or one of its keys is wrong."""
         kind = message["type"]
         self._check_place(kind)
@@ -86,7 +86,7 @@ class Conversation:
             raise HandshakeBreach(f"it printed `{kind}` without waiting for `go`")
 
 
-def _check_ready(content: Mapping[str, Any]) -> None:
+def _check_ready(content: JsonView) -> None:
     version = content.get("protocol", PROTOCOL_VERSION)
     if isinstance(version, bool) or version != PROTOCOL_VERSION:
         raise HandshakeBreach(
@@ -98,7 +98,7 @@ def _check_ready(content: Mapping[str, Any]) -> None:
         raise HandshakeBreach(f"its `ready` has evicted_bytes {_cut(repr(evicted))}, not a count")
 
 
-def _check_end(content: Mapping[str, Any]) -> None:
+def _check_end(content: JsonView) -> None:
     if content.get("seconds") is None:
         raise HandshakeBreach("its `end` has no seconds")
     for key in _AMOUNTS:
@@ -144,29 +144,27 @@ class HandshakeProcess(TailedProcess):
         self.breach: HandshakeBreach | None = None
         self._conversation = Conversation()
         self._has_handshake = has_handshake
-        self._lines: queue.Queue[dict[str, Any] | HandshakeBreach | None] = queue.Queue()
+        self._lines: queue.Queue[Json | HandshakeBreach | None] = queue.Queue()
         self.start_thread(self._read_stdout, self.process.stdout)
         self.start_thread(self._read_stderr, self.process.stderr)
         if not has_handshake:
             self._send(b"", close=True)
 
     @property
-    def samples(self) -> list[dict[str, Any]]:
-        """The content of each `sample` so far."""
+    def samples(self) -> list[Json]:
         return self._conversation.samples
 
     @property
-    def end(self) -> dict[str, Any]:
+    def end(self) -> Json:
         """The content of `end`, or of a report read elsewhere; empty without it."""
         return self._conversation.end
 
     @end.setter
-    def end(self, report: dict[str, Any]) -> None:
+    def end(self, report: Json) -> None:
         self._conversation.end = report
 
     @property
     def has_ended(self) -> bool:
-        """True if `end` has arrived."""
         return self._conversation.has(("end",))
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
@@ -197,7 +195,6 @@ class HandshakeProcess(TailedProcess):
 
     @property
     def has_exited(self) -> bool:
-        """True if the process has exited."""
         return self.process.poll() is not None
 
     @property
@@ -206,7 +203,6 @@ class HandshakeProcess(TailedProcess):
         return int(self._conversation.ready.get("evicted_bytes", 0))
 
     def go(self) -> None:
-        """Begin the measured part."""
         self._conversation.is_going = True
         self._send(b"go\n")
 
@@ -217,7 +213,7 @@ class HandshakeProcess(TailedProcess):
         self._take_rest()
         return status
 
-    def _take(self, line: dict[str, Any] | HandshakeBreach) -> bool:
+    def _take(self, line: Json | HandshakeBreach) -> bool:
         """Keep a message; return False if it, or one before it, breaks the protocol."""
         try:
             if isinstance(line, HandshakeBreach):
@@ -229,7 +225,6 @@ class HandshakeProcess(TailedProcess):
         return self.breach is None
 
     def _take_rest(self) -> None:
-        """Take what was printed and not yet waited for."""
         with suppress(queue.Empty):
             while True:
                 line = self._lines.get_nowait()

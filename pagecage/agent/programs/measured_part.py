@@ -13,26 +13,25 @@ from typing import Any
 
 from pagecage.agent.caging import Caged
 from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.facts import describe_disk
 from pagecage.agent.file_trees import sync_file_system
-from pagecage.agent.programs.gated_process import GatedProcess
-from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
 from pagecage.linux import block_device, procfs
-from pagecage.linux.block_device import on_disk_bytes
+from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import resident_bytes, uptodate_bytes
 from pagecage.linux.processes import ProcessInfo
 from pagecage.linux.procfs import cgroup_settings, listens, machine_settings, process_settings
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cache_proof import (
-    CacheCheck,
     broken_reason,
     charge_lag_bytes,
     requested_bytes,
     tolerance_bytes,
 )
-from pagecage.model.record_sections import MeasuredInterval
-from pagecage.model.requirements import Requirement
+from pagecage.model.json_codec import Json, JsonView, from_json
+from pagecage.model.record_sections import CacheEvidence, MeasuredInterval
+from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import COLD_METADATA
 from pagecage.units import kernel_page_bytes
 
@@ -61,16 +60,16 @@ class CacheChecks:
         self._keep(charge_lag_bytes=charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes()))
         files = self._caged.files
         self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in files)
-        start = self._check(sum(resident for resident, _ in self._at_start)).to_json()
+        start = self._check(sum(resident for resident, _ in self._at_start))
         self._keep(start=start)
         self._require()
         if is_go:
-            self._keep(go=dict(start))
+            self._keep(go=start)
 
     def at_go(self, evicted_bytes: int = 0) -> None:
         """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
-            go = self._check(sum(map(resident_bytes, self._caged.files))).to_json()
+            go = self._check(sum(map(resident_bytes, self._caged.files)))
             self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
             self._require()
 
@@ -82,21 +81,24 @@ class CacheChecks:
         end = self._check(sum(resident))
         pairs = zip(resident, self._at_start, strict=True)
         came = sum(max(0, now - then) for now, (then, _) in pairs)
-        read = (end.read_bytes or 0) - (self.found["start"]["read_bytes"] or 0)
+        read = (end["read_bytes"] or 0) - (self.found["start"]["read_bytes"] or 0)
         if came - read > tolerance_bytes(self.found["file_bytes"]):
             came = self._came_from_disk()
         begin = interval.start_monotonic_seconds
         rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
         pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
         least = min(pages) * kernel_page_bytes() if pages else None
-        self._keep(end=end.to_json(), came_bytes=came, least_resident_bytes=least)
+        self._keep(end=end, came_bytes=came, least_resident_bytes=least)
 
     def _require(self) -> None:
-        if reason := broken_reason(self.found):
+        if reason := broken_reason(from_json(CacheEvidence, self.found)):
             raise NotPrepared(reason)
 
-    def _check(self, total_bytes: int) -> CacheCheck:
-        """Read the trial's counters after the residency, so that they cover all resident pages."""
+    def _check(self, total_bytes: int) -> Json:
+        """Return a check of the cache (record_sections.CacheCheck).
+
+        The trial's counters are read after the residency, so that they cover all resident pages.
+        """
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
         cgroup, found = processes.cgroup, {}
         if cgroup is not None:
@@ -105,14 +107,14 @@ class CacheChecks:
         reclaimed = memory.get("pgsteal")
         page_bytes = kernel_page_bytes()
         by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
-        return CacheCheck(
-            resident_bytes=total_bytes,
-            charged_bytes=memory.get("file"),
-            read_bytes=processes.read_bytes(self._caged.disk.maj_min),
-            reclaimed_bytes=None if reclaimed is None else reclaimed * page_bytes,
-            host_reclaimed_bytes=sum(by_host) * page_bytes if by_host else None,
-            limit_hits=events.get("max"),
-        )
+        return {
+            "resident_bytes": total_bytes,
+            "charged_bytes": memory.get("file"),
+            "read_bytes": processes.read_bytes(self._caged.disk.maj_min),
+            "reclaimed_bytes": None if reclaimed is None else reclaimed * page_bytes,
+            "host_reclaimed_bytes": sum(by_host) * page_bytes if by_host else None,
+            "limit_hits": events.get("max"),
+        }
 
     def _came_from_disk(self) -> int:
         """Return the bytes that entered the page cache since the start and must come from the disk.
@@ -131,8 +133,8 @@ class CacheChecks:
 
 def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
     """Return `not_prepared` if another process filled or emptied the cache behind an answer."""
-    read = requested_bytes(program, measured.end)
-    if ending.has_answer and (reason := broken_reason(measured.cache, read)):
+    cache, read = from_json(CacheEvidence, measured.cache), requested_bytes(program, measured.end)
+    if ending.has_answer and (reason := broken_reason(cache, read)):
         return Ending("not_prepared", reason)
     return ending
 
@@ -235,7 +237,7 @@ def exit_to_json(
     status: int,
     *,
     ended_by_itself: bool,
-) -> dict[str, Any]:
+) -> Json:
     """Return the `exit` of a record; `seen` is None for a program that was never let go."""
     left_behind, escaped = (seen.left_behind, seen.escaped) if seen else ([], [])
     return {
@@ -243,8 +245,8 @@ def exit_to_json(
         "oom_kill": processes.oom_kills(),
         "stderr_tail": program.stderr_lines()[-STDERR_LINES:],
         "ended_by_itself": ended_by_itself,
-        "left_behind": [process.to_json() for process in left_behind],
-        "escaped": [process.to_json() for process in escaped],
+        "left_behind": list(map(vars, left_behind)),
+        "escaped": list(map(vars, escaped)),
     }
 
 
@@ -253,16 +255,14 @@ def describe_status(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def describe_escaped(process: Mapping[str, Any]) -> str:
-    """Return a sentence about a process of a record that left the cage."""
+def describe_escaped(process: JsonView) -> str:
     return (
         f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
         " hold"
     )
 
 
-def name_process(process: Mapping[str, Any]) -> str:
-    """Return the name and the id of a process of a record."""
+def name_process(process: JsonView) -> str:
     return f"{process['name']} (process {process['pid']})"
 
 
@@ -284,7 +284,7 @@ class MeasuredPart:
         self.deadline = self._launched + run.trial.timeout_seconds
         self.start_seconds: float | None = None
         self.interval: MeasuredInterval | None = None
-        self.counters: dict[str, Any] = {}
+        self.counters: Json = {}
         self.cache = self._checks.found
 
     def before_launch(self) -> None:
@@ -355,13 +355,31 @@ class MeasuredPart:
         run.interval = self.interval
         self._limits.keep_after(caged.context, rewrites_io_max=bool(caged.controllers))
         # Another process may have changed the queue settings.
-        settings = describe_disk(caged.disk)["queue_settings"]
-        run.keep("device", queue_settings_after=settings)
-        for name, other in caged.storage.disks.items():
-            settings = describe_disk(other.disk)["queue_settings"]
-            run.keep("device", name, queue_settings_after=settings)
+        for name, one in caged.storage.disks.items():
+            run.keep("device", name, queue_settings_after=read_queue_settings(one.disk))
         self._keep_settings("after")
         self._checks.at_end(self.interval)
+
+    def measured(
+        self,
+        process: TailedProcess,
+        found: Json,
+        *,
+        is_timed_out: bool,
+        response: Mapping[str, float | None] | None = None,
+    ) -> Measured:
+        """Return the results of a process whose `exit` was found."""
+        return Measured(
+            self.interval,
+            self.counters,
+            {},
+            found,
+            process.last_line(),
+            self.start_seconds,
+            is_timed_out,
+            response or {},
+            cache=self.cache,
+        )
 
     def _read_counters(self, moment: str) -> None:
         self.counters[moment] = _all_counters(self._caged.context)
@@ -376,7 +394,7 @@ class MeasuredPart:
         self._run.keep("machine", **{moment: found})
 
 
-def _all_counters(context: LaunchContext) -> dict[str, Any]:
+def _all_counters(context: LaunchContext) -> Json:
     disk, *others = (
         {
             "device": procfs.read_device(disk.maj_min),

@@ -30,6 +30,7 @@ from pagecage.agent.programs.measured_part import (
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.linux.processes import SupervisedProcesses, kill_marked, read_report, tree
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.services import ServiceSpec, read_metrics
 from pagecage.units import MIB
 
@@ -50,7 +51,7 @@ OUTPUT_BYTES = 8 * MIB
 
 
 def _judge_service(
-    measured: Measured, load: Mapping[str, Any], service: ServiceSpec, timeout_seconds: float
+    measured: Measured, load: JsonView, service: ServiceSpec, timeout_seconds: float
 ) -> Ending:
     found, last_line, during = measured.exit, measured.last_line, load.get("during", "")
     if found["oom_kill"]:
@@ -130,7 +131,6 @@ class LoadOutput:
                 self._kept -= len(self._pieces.pop(0))
 
     def read(self) -> bytes:
-        """Return what was kept."""
         with self._lock:
             return b"".join(self._pieces)[-OUTPUT_BYTES:]
 
@@ -150,7 +150,7 @@ class _LoadProcess(GatedProcess):
         driver = ProcessDriver(spool)
         driver.prepare()
         report, mark = run.directory / f"{name}.json", f"{spool}:{name}-{caged.context.unit}"
-        self.output, self._end = LoadOutput(), dict[str, Any]()
+        self.output, self._end = LoadOutput(), Json()
         self._processes = SupervisedProcesses(report, mark)
         context = replace(caged.context, processes=self._processes, is_gated=False)
         super().__init__(driver.command(context, gated([*argv])), directory, None, self.output.add)
@@ -164,7 +164,7 @@ class _LoadProcess(GatedProcess):
         self.follow(next(iter(member.pid for member in self._processes.members()), None))
         return True
 
-    def await_end(self) -> dict[str, Any]:
+    def await_end(self) -> Json:
         """Wait up to 10 s for its end, then kill; return its part of the record's `load`."""
         if not self._end:
             status = self.finish()
@@ -180,7 +180,7 @@ class _LoadProcess(GatedProcess):
             }
         return self._end
 
-    def kill(self, signal_name: str = "KILL") -> dict[str, Any]:
+    def kill(self, signal_name: str = "KILL") -> Json:
         """Send a signal to every process of the load that has not ended, and return its end."""
         if not self._end:
             self._processes.signal(signal_name)
@@ -293,7 +293,7 @@ class _ServiceRun:
         self._program.keep(cpus=_cpus_of(load.main_pid))
         return load
 
-    def _is_successful(self, end: Mapping[str, Any]) -> bool:
+    def _is_successful(self, end: JsonView) -> bool:
         """Return whether the load ended with status 0; keep its end if it did not."""
         if end["status"] == 0:
             return not self._is_over()
@@ -336,20 +336,17 @@ class ServiceProgram(CommandProgram):
         super().__init__(run)
         assert run.trial.workload.service is not None
         self.service = run.trial.workload.service
-        self._kept: dict[str, Any] = {}
+        self._kept: Json = {}
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-        """Check server and load, the port and the files. Raises RequirementMissed."""
         self.require_program(self.service.load[0], storage)
         return super().find_files(storage, datasets)
 
     def keep(self, **values: Any) -> None:
-        """Keep a part of the record's `load`."""
         self._kept |= values
         self.run.keep("load", **values)
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the server, let it serve, drive it by the load, and end both."""
         part, argv = MeasuredPart(self.run, caged), self.argv(caged)
         load_argv, cpus = self.filled(caged, self.service.load), os.sched_getaffinity(0)
         self.run.keep("workload", argv=argv)
@@ -367,17 +364,9 @@ class ServiceProgram(CommandProgram):
                 driven.drive()
         finally:
             found = self._end_server(caged, server, seen)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end={},
-            exit=found,
-            cache=part.cache,
-            last_line=server.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=seen is not None and seen.is_timed_out,
-            response=self._responses(part, seen) if seen else {},
-        )
+        is_timed_out = seen is not None and seen.is_timed_out
+        response = self._responses(part, seen) if seen else {}
+        return part.measured(server, found, is_timed_out=is_timed_out, response=response)
 
     def _pin_server(
         self, caged: Caged, server: GatedProcess, cpus: Iterable[int]
@@ -418,7 +407,7 @@ class ServiceProgram(CommandProgram):
 
     def _end_server(
         self, caged: Caged, server: GatedProcess, seen: _ServiceObservation | None
-    ) -> dict[str, Any]:
+    ) -> Json:
         """End the server as systemd does with `KillMode=mixed`; return the record's `exit`.
 
         Its first process gets the signal; the others are left to it, and get SIGTERM after its end,
@@ -442,7 +431,6 @@ class ServiceProgram(CommandProgram):
         return found
 
     def judge(self, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
         timeout_seconds = self.trial.timeout_seconds
         ending = _judge_service(measured, self._kept, self.service, timeout_seconds)
         return confirmed(self.trial.workload.program, measured, ending)

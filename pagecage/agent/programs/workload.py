@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import find_files
@@ -15,9 +14,10 @@ from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart, confirmed, describe_status
 from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 """Prefixes of figures that count faults in an answer (workloads/README.md)."""
@@ -36,11 +36,9 @@ class ReportingProgram:
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
         """Return the datasets and the files of the prepared data. Raises RequirementMissed."""
         if storage.data_directory is None:
-            return ProgramFiles(datasets, storage.disk)
+            return ProgramFiles(datasets, storage.data.disk)
         found = find_files((storage.data_directory,))
-        if isinstance(found, MissedRequirement):
-            raise RequirementMissed([found])
-        return ProgramFiles((*datasets, *found), storage.disk)
+        return ProgramFiles((*datasets, *found), storage.data.disk)
 
     def calibration_file(
         self,
@@ -52,7 +50,6 @@ class ReportingProgram:
         return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
     def places(self, caged: Caged) -> dict[str, object]:
-        """Return the value of each {place} of the arguments."""
         storage = caged.storage
         return places(caged.files, storage.data_dir, self.trial.max_seconds, storage.folders)
 
@@ -68,7 +65,6 @@ class ReportingProgram:
         """Read the report of the ended workload, unless it was printed as an `end` line."""
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the workload, follow it through its measured part, and end it."""
         part = MeasuredPart(self.run, caged, is_whole_life=not self.has_handshake)
         argv = self.argv(caged)
         driver, context, processes = caged.driver, caged.context, caged.context.processes
@@ -80,7 +76,7 @@ class ReportingProgram:
         else:  # its input is closed at once
             process = HandshakeProcess(driver.command(context, argv), has_handshake=False)
         processes.launched(process.process.pid)
-        is_timed_out, found = False, dict[str, Any]()
+        is_timed_out, found = False, Json()
         try:
             is_done = self.follow(caged, part, process)
             is_timed_out = not is_done and time.monotonic() >= part.deadline
@@ -92,17 +88,9 @@ class ReportingProgram:
             self.run.keep("workload", end=process.end)
             self.run.samples = list(process.samples)
         self.take_report(process)
-        return Measured(
-            interval=part.interval,
-            counters=part.counters,
-            end=process.end,
-            exit=found,
-            cache=part.cache,
-            last_line=process.last_line(),
-            start_seconds=part.start_seconds,
-            is_timed_out=is_timed_out,
-            breach=Ending("failed", str(process.breach)) if process.breach else None,
-        )
+        breach = Ending("failed", str(process.breach)) if process.breach else None
+        measured = part.measured(process, found, is_timed_out=is_timed_out)
+        return replace(measured, end=process.end, breach=breach)
 
     def judge(self, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
@@ -141,7 +129,7 @@ def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool
     return Ending("ok")
 
 
-def _describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:
+def _describe_fault(end: JsonView, last_line: str | None) -> str:
     own = end.get("response", {})
     counted = [
         f"{value:,.0f} {name.replace('_', ' ')}"
@@ -156,7 +144,6 @@ class HandshakeProgram(ReportingProgram):
     """A workload of pagecage's own, or any other that implements the handshake."""
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the workload's command line. Raises RequirementMissed without its program."""
         own, request = self.trial.workload, self.run.request
         if not own.is_built_in and not os.access(own.program, os.X_OK):
             raise RequirementMissed.of(
@@ -174,7 +161,6 @@ class HandshakeProgram(ReportingProgram):
         part: MeasuredPart,
         process: HandshakeProcess,
     ) -> bool:
-        """Take the workload through its measured part; False if it does not get to its end."""
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         part.at_gate(lambda: process.has_exited, process.evicted_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,55 +70,33 @@ def test_it_is_made_once_and_kept(on_disk: Path, pcgen: Path) -> None:
     assert calls(path) == 1
 
 
-def broken_version(path: Path) -> None:
-    sidecar_of(path).write_text(
-        sidecar_of(path).read_text().replace('"generator_version": 2', '"generator_version": 1')
-    )
+def change_sidecar(path: Path, **changes: object) -> None:
+    sidecar = json.loads(sidecar_of(path).read_text())
+    sidecar_of(path).write_text(json.dumps({**sidecar, **changes}))
 
 
-def broken_size(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def broken_hole(path: Path) -> None:
+def make_a_hole(path: Path) -> None:
     path.unlink()
     with path.open("wb") as file:
         file.truncate(DATASET.size_bytes)
 
 
-def broken_sidecar(path: Path) -> None:
-    sidecar_of(path).write_text("{")
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "too short": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "a hole": make_a_hole,
+    "an older generator": lambda path: change_sidecar(path, generator_version=1),
+    "another seed": lambda path: change_sidecar(path, seed=2),
+    "half a sidecar": lambda path: sidecar_of(path).write_text("{"),
+    "a list as sidecar": lambda path: sidecar_of(path).write_text("[]"),
+    "no sidecar": lambda path: sidecar_of(path).unlink(),
+}
 
 
-def no_sidecar(path: Path) -> None:
-    sidecar_of(path).unlink()
-
-
-def other_seed(path: Path) -> None:
-    sidecar = json.loads(sidecar_of(path).read_text())
-    sidecar_of(path).write_text(json.dumps({**sidecar, "seed": 2}))
-
-
-def list_sidecar(path: Path) -> None:
-    sidecar_of(path).write_text("[]")
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        broken_size,
-        broken_version,
-        broken_hole,
-        broken_sidecar,
-        no_sidecar,
-        other_seed,
-        list_sidecar,
-    ],
-)
-def test_an_incomplete_dataset_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
+@pytest.mark.parametrize("how", BROKEN)
+def test_an_incomplete_dataset_is_made_again(on_disk: Path, pcgen: Path, how: str) -> None:
     path = write_dataset(on_disk)
     assert is_whole(path, DATASET)
-    broken(path)
+    BROKEN[how](path)
     assert not is_whole(path, DATASET)
     assert make_dataset(DATASET, on_disk, pcgen) == path
     assert is_whole(path, DATASET)
@@ -140,24 +119,24 @@ def test_some_space_is_left_free(on_disk: Path, monkeypatch: pytest.MonkeyPatch)
         require_room(on_disk, real.f_bavail * real.f_frsize - 1024)
 
 
-def test_a_failing_pcgen_is_reported(on_disk: Path, tmp_path: Path) -> None:
-    maker = write_pcgen(tmp_path, 'echo "No space left on device" >&2; exit 1\n')
-    with pytest.raises(PagecageError, match="No space left on device"):
-        make_dataset(DATASET, on_disk, maker)
-
-
-def test_an_incomplete_file_by_pcgen_is_an_error(on_disk: Path, tmp_path: Path) -> None:
-    maker = write_pcgen(tmp_path, 'head -c 10 /dev/urandom >"$out"; echo "{}" >"$out.json"\n')
-    with pytest.raises(HostError, match="incomplete"):
-        make_dataset(DATASET, on_disk, maker)
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ('echo "No space left on device" >&2; exit 1\n', "No space left on device"),
+        ('head -c 10 /dev/urandom >"$out"; echo "{}" >"$out.json"\n', "incomplete"),
+    ],
+)
+def test_a_pcgen_that_fails_is_an_error(
+    on_disk: Path, tmp_path: Path, script: str, says: str
+) -> None:
+    with pytest.raises(PagecageError, match=says):
+        make_dataset(DATASET, on_disk, write_pcgen(tmp_path, script))
 
 
 def test_the_version_is_pcgens_own() -> None:
     """pcgen's constant determines a dataset's bytes, and the agent must use the same."""
-    assert (
-        f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};"
-        in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
-    )
+    constant = f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};"
+    assert constant in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
 
 
 def test_what_other_plans_left_goes_when_this_plan_does_not_fit(tmp_path: Path) -> None:

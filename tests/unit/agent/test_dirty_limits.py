@@ -52,18 +52,20 @@ def limits(tmp_path: Path) -> Kernel:
     return kernel(tmp_path, RATIOS)
 
 
-def test_values_are_read_back_and_restored(limits: Kernel, tmp_path: Path) -> None:
-    assert limits.set(WANTED) == {**WANTED, "dirty_ratio": 0, "dirty_background_ratio": 0, **OTHERS}
+@pytest.mark.parametrize(
+    ("wanted", "others"),
+    [
+        (WANTED, {"dirty_ratio": 0, "dirty_background_ratio": 0}),
+        ({"dirty_bytes": 2**20}, {"dirty_ratio": 0}),
+    ],
+)
+def test_values_are_read_back_and_restored(
+    limits: Kernel, tmp_path: Path, wanted: dict[str, int], others: dict[str, int]
+) -> None:
+    assert limits.set(wanted) == {**RATIOS, **OTHERS, **wanted, **others}
     assert limits.restore() == []
     assert limits.read() == {**RATIOS, **OTHERS}
     assert not (tmp_path / "dirty-limits.json").exists()
-
-
-def test_one_alone_may_be_set(limits: Kernel) -> None:
-    got = limits.set({"dirty_bytes": 2**20})
-    assert (got["dirty_bytes"], got["dirty_ratio"], got["dirty_background_ratio"]) == (2**20, 0, 10)
-    limits.restore()
-    assert limits.read() == {**RATIOS, **OTHERS}
 
 
 pairs = st.tuples(st.integers(2**13, 2**40), st.booleans(), st.integers(1, 100))

@@ -14,24 +14,13 @@ from pagecage.agent.host_session import alone, sweep, user_of_machine
 from pagecage.errors import HostError
 from pagecage.linux import child_processes
 from pagecage.linux.child_processes import ToolProcesses
-from pagecage.linux.processes import MARKER
-from pagecage.linux.procfs import read_text
+from pagecage.linux.processes import MARKER, is_running
 from pagecage.linux.systemd import Systemd
 from pagecage.process import Process, spawn
 from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, DISK, Machine
 
 SYSTEM = Systemd(False, 257)
-
-
-def wait_until_gone(process: Process[bytes]) -> int:
-    return process.wait(5)
-
-
-def wait_until_marked(process: Process[bytes], mark: str) -> None:
-    """Wait until the kernel shows its environment; for a moment after execve(2) it shows none."""
-    environ = Path(f"/proc/{process.pid}/environ")
-    wait_until(lambda: mark.encode() in environ.read_bytes())
 
 
 def test_all_leftovers_are_removed(machine: Machine) -> None:
@@ -43,17 +32,18 @@ def test_all_leftovers_are_removed(machine: Machine) -> None:
     (machine.spool / "queue-settings.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')
     tool = ToolProcesses(machine.spool).start(["sleep", "60"])
     (machine.spool / "trials/r1.1").mkdir(parents=True)
-    wait_for_scope(machine)
+    wait_until(lambda: list(machine.cgroups.glob("**/*.scope/cgroup.procs")))
+    time.sleep(0.05)
     assert "pagecage-r1.1.slice" in sweep(SYSTEM, machine.spool)
     assert machine.left() == []
-    assert (wait_until_gone(workload), wait_until_gone(tool)) == (-9, -9)
+    assert (workload.wait(5), tool.wait(5)) == (-9, -9)
 
 
 def test_processes_of_a_trial_without_a_slice_are_found_by_their_mark(machine: Machine) -> None:
     mark = f"{machine.spool}:pagecage-r1.1.slice"
     orphan = spawn(["sleep", "60"], env={**os.environ, MARKER: mark})
     assert sweep(SYSTEM, machine.spool) == ["processes of a trial without a slice"]
-    assert wait_until_gone(orphan) == -9
+    assert orphan.wait(5) == -9
 
 
 def test_records_of_earlier_runs_are_removed_from_memory(machine: Machine) -> None:
@@ -61,13 +51,6 @@ def test_records_of_earlier_runs_are_removed_from_memory(machine: Machine) -> No
     earlier.write_text("{}\n")
     assert sweep(SYSTEM, machine.spool) == []
     assert not earlier.exists()
-
-
-def wait_for_scope(machine: Machine) -> None:
-    deadline = time.monotonic() + 5
-    while not list(machine.cgroups.glob("**/*.scope/cgroup.procs")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
 
 
 def test_sweeping_twice_is_sweeping_once(machine: Machine) -> None:
@@ -85,28 +68,15 @@ def test_drop_ins_alone_are_enough(machine: Machine) -> None:
 
 def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
     """sar's child sadc survives sar, so the whole session is ended."""
-    script = "sleep 60 & echo $! >" + str(machine.root / "grandchild") + "; wait"
-    tool = ToolProcesses(machine.spool).start(["sh", "-c", script])
-    deadline = time.monotonic() + 5
-    while not (machine.root / "grandchild").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
-    grandchild = int((machine.root / "grandchild").read_text())
+    noted = machine.root / "grandchild"
+    tool = ToolProcesses(machine.spool).start(
+        ["sh", "-c", f"sleep 60 & echo $! >{noted}.new; mv {noted}.new {noted}; wait"]
+    )
+    wait_until(noted.exists)
     os.kill(tool.pid, 9)
     tool.wait()
     assert ToolProcesses(machine.spool).sweep() == [tool.pid]
-    assert not is_running(grandchild)
-
-
-def is_running(pid: int) -> bool:
-    """Return whether the process runs after a moment. A zombie does not count."""
-    deadline = time.monotonic() + 2
-    while time.monotonic() < deadline:
-        state = (read_text(Path(f"/proc/{pid}/stat")) or "").rpartition(")")[2].split()[:1]
-        if state in ([], ["Z"]):
-            return False
-        time.sleep(0.01)
-    return True
+    wait_until(lambda: not is_running(int(noted.read_text())))
 
 
 @pytest.mark.parametrize("note", ["1", "0", "", "99999999999"])
@@ -184,11 +154,13 @@ def test_a_tool_without_an_entry_is_found_by_its_mark(machine: Machine) -> None:
     """Its agent was killed before it could note the tool."""
     mark = f"{machine.spool}/tools:1"
     tool = spawn(["sleep", "60"], env={**os.environ, MARKER: mark}, new_session=True)
-    wait_until_marked(tool, mark)
+    # For a moment after execve(2) the kernel shows no environment.
+    environ = Path(f"/proc/{tool.pid}/environ")
+    wait_until(lambda: mark.encode() in environ.read_bytes())
     kept = ToolProcesses(machine.spool)
     own = kept.start(["sleep", "60"])
     kept.sweep()
-    assert wait_until_gone(tool) == -9
+    assert tool.wait(5) == -9
     assert own.poll() is None
     kept.interrupt(own)
 
@@ -207,4 +179,4 @@ def test_a_tool_that_cannot_be_noted_is_ended(
     monkeypatch.setattr(child_processes, "spawn", note)
     with pytest.raises(FileNotFoundError):
         tools.start(["sleep", "60"])
-    assert wait_until_gone(started[0]) == -9
+    assert started[0].wait(5) == -9

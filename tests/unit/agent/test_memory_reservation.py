@@ -54,15 +54,19 @@ def test_memory_of_a_killed_agent_is_released_by_the_next(memory: Kernel, tmp_pa
     assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "0"
 
 
-def test_a_machine_that_gives_too_little_is_refused(memory: Kernel) -> None:
-    memory.gives = 10
-    with pytest.raises(HostError, match="of memory are available, not 256 MiB"):
-        memory.leave(256 * 2**20)
-
-
-def test_a_machine_with_less_to_begin_with_is_refused(memory: Kernel) -> None:
-    with pytest.raises(HostError, match="not 4 GiB"):
-        memory.leave(4 * 2**30)
+@pytest.mark.parametrize(
+    ("gives", "wanted", "says"),
+    [
+        (10, 256 * 2**20, "of memory are available, not 256 MiB"),
+        (Kernel.gives, 4 * 2**30, "not 4 GiB"),
+    ],
+)
+def test_a_machine_with_too_little_is_refused(
+    memory: Kernel, gives: int, wanted: int, says: str
+) -> None:
+    memory.gives = gives
+    with pytest.raises(HostError, match=says):
+        memory.leave(wanted)
 
 
 def test_without_a_reservation_nothing_is_released(memory: Kernel, tmp_path: Path) -> None:

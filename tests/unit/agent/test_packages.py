@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,10 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def os_release(directory: Path, name: str) -> Path:
+def read(directory: Path, distribution: str, *packages: Package) -> dict[str, Any]:
     path = directory / "os-release"
-    path.write_text(f"ID={name}\n")
-    return path
+    path.write_text(f"ID={distribution}\n")
+    return read_packages((*packages, NOT_THERE), path)
 
 
 def test_versions_by_dpkg_with_those_of_direct_dependencies(programs: Path) -> None:
@@ -55,15 +56,9 @@ def test_versions_by_dpkg_with_those_of_direct_dependencies(programs: Path) -> N
     }
     cases = "\n".join(f"  {name}) printf '{line}\\n' ;;" for name, line in lines.items())
     put(programs, "dpkg-query", f'for name; do case "$name" in\n{cases}\nesac; done; exit 1')
-    read = read_packages((Package("postgresql", None), NOT_THERE), os_release(programs, "debian"))
-    assert read == {
-        "family": "debian",
-        "versions": {
-            "postgresql": "17+278",
-            "not-a-package": None,
-            "postgresql-17": "17.6-0+deb13u1",
-        },
-    }
+    found = {"postgresql": "17+278", "not-a-package": None, "postgresql-17": "17.6-0+deb13u1"}
+    expected = {"family": "debian", "versions": found}
+    assert read(programs, "debian", Package("postgresql", None)) == expected
 
 
 def test_versions_by_rpm(programs: Path) -> None:
@@ -71,29 +66,24 @@ def test_versions_by_rpm(programs: Path) -> None:
         "printf 'installed\\tgit\\t2.47.3-1.fc41\\t\\npackage not-a-package is not installed\\n'"
     )
     put(programs, "rpm", f"{script}; exit 1")
-    read = read_packages((Package("git", "git"), NOT_THERE), os_release(programs, "fedora"))
-    assert read == {
-        "family": "redhat",
-        "versions": {"git": "2.47.3-1.fc41", "not-a-package": None},
-    }
+    found = {"git": "2.47.3-1.fc41", "not-a-package": None}
+    expected = {"family": "redhat", "versions": found}
+    assert read(programs, "fedora", Package("git", "git")) == expected
 
 
 def test_without_the_package_manager_no_package_is_known_to_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    read = read_packages((NOT_THERE,), os_release(tmp_path, "fedora"))
-    assert read["versions"] == {"not-a-package": None}
+    assert read(tmp_path, "fedora")["versions"] == {"not-a-package": None}
 
 
 def test_the_packages_of_an_unknown_distribution_have_no_names(tmp_path: Path) -> None:
-    read = read_packages((NOT_THERE,), os_release(tmp_path, "arch"))
-    assert read == {"family": None, "versions": {}}
+    assert read(tmp_path, "arch") == {"family": None, "versions": {}}
 
 
 def test_this_machine_is_asked(tmp_path: Path) -> None:
     """Tests run on Debian or Ubuntu, where dpkg itself is a package."""
-    expected = run(["dpkg-query", "--show", "--showformat=${Version}", "dpkg"]).stdout
-    read = read_packages((Package("dpkg", None), NOT_THERE), os_release(tmp_path, "debian"))
-    assert read["versions"]["dpkg"] == expected
-    assert read["versions"]["not-a-package"] is None
+    version = run(["dpkg-query", "--show", "--showformat=${Version}", "dpkg"]).stdout
+    found = read(tmp_path, "debian", Package("dpkg", None))["versions"]
+    assert (found["dpkg"], found["not-a-package"]) == (version, None)

@@ -28,13 +28,7 @@ from tests.fixtures.records import make_record
 words = st.text(max_size=10)
 requests = st.builds(
     RunRequest,
-    words,
-    words,
-    words,
-    words,
-    words,
-    words,
-    words,
+    *[words] * 7,
     st.booleans(),
     st.dictionaries(words, words),
     st.dictionaries(words, words),
@@ -97,10 +91,8 @@ def test_frames_of_many_threads_do_not_mix(tmp_path: Path) -> None:
 
 
 def line(question: str, piece: bytes) -> bytes:
-    return (
-        json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
-        + b"\n"
-    )
+    answer = {"answers": question, "piece": base64.b64encode(piece).decode()}
+    return json.dumps(answer).encode() + b"\n"
 
 
 @given(st.text(), st.binary(max_size=100))

@@ -21,19 +21,18 @@ def journal(machine: Machine) -> QueueSettingsJournal:
     return QueueSettingsJournal(machine.spool)
 
 
-def test_a_setting_is_restored(machine: Machine, journal: QueueSettingsJournal) -> None:
-    journal.set(DISK, "read_ahead_kb", "128")
-    assert machine.read_ahead_kb() == "128"
-    assert journal.restore() == []
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("values", [("128",), ("128", "64", "0")])
+def test_the_first_value_is_restored_also_of_a_killed_agent(
+    machine: Machine, journal: QueueSettingsJournal, values: tuple[str, ...], is_killed: bool
+) -> None:
+    for value in values:
+        journal.set(DISK, "read_ahead_kb", value)
+        assert machine.read_ahead_kb() == value
+    assert (QueueSettingsJournal(machine.spool) if is_killed else journal).restore() == []
     assert machine.read_ahead_kb() == "256"
     assert machine.left() == []
-
-
-def test_the_first_value_is_restored(machine: Machine, journal: QueueSettingsJournal) -> None:
-    for value in ("128", "64", "0"):
-        journal.set(DISK, "read_ahead_kb", value)
-    journal.restore()
-    assert machine.read_ahead_kb() == "256"
+    assert not list(Path(machine.spool).glob("*.json"))
 
 
 def test_a_value_that_is_there_already_is_left_alone(
@@ -56,14 +55,6 @@ def test_the_journal_is_written_before_the_change(
     assert json.loads((machine.spool / "queue-settings.json").read_text()) == {
         "fakedisk": {"read_ahead_kb": "256"}
     }
-
-
-def test_a_new_journal_restores_settings_of_a_killed_agent(
-    machine: Machine, journal: QueueSettingsJournal
-) -> None:
-    journal.set(DISK, "read_ahead_kb", "128")
-    QueueSettingsJournal(machine.spool).restore()
-    assert machine.read_ahead_kb() == "256"
 
 
 def test_a_missing_disk_is_reported_and_dropped(
@@ -96,14 +87,6 @@ def test_a_choice_is_its_bracketed_word(machine: Machine, journal: QueueSettings
 def test_a_queue_setting_that_cannot_be_set_is_an_error(journal: QueueSettingsJournal) -> None:
     with pytest.raises(HostError, match="cannot be set to 1"):
         journal.set(Disk("sdz", "8:0", "/dev/sdz", "ext4", "/"), "read_ahead_kb", "1")
-
-
-def test_the_spool_holds_nothing_between_trials(
-    machine: Machine, journal: QueueSettingsJournal
-) -> None:
-    journal.set(DISK, "read_ahead_kb", "128")
-    journal.restore()
-    assert not list(Path(machine.spool).glob("*.json"))
 
 
 def test_a_setting_that_could_not_be_restored_is_tried_again(

@@ -24,23 +24,18 @@ def rows(*counts: int) -> list[dict[str, object]]:
     ]
 
 
-def test_reads_above_limit_times_time_are_ahead() -> None:
-    assert ahead(rows(0, 0, 60, 70, 80), CAGE, 0.0, 1.0) == {
-        "reads_ahead": 50.0,
-        "read_bytes_ahead": None,
-    }
-
-
-def test_reads_within_the_limit_are_not_ahead() -> None:
-    assert ahead(rows(0, 9, 18, 27), CAGE, 0.0, 1.0)["reads_ahead"] == 0.0
-
-
-def test_reads_before_the_measured_part_do_not_count() -> None:
-    assert ahead(rows(0, 500, 500, 500, 510), CAGE, 0.1, 1.0)["reads_ahead"] == 0.0
-
-
-def test_without_a_read_the_excess_is_unknown() -> None:
-    assert ahead(rows(7, 7, 7), CAGE, 0.0, 1.0)["reads_ahead"] is None
+@pytest.mark.parametrize(
+    ("counts", "begin", "excess"),
+    [
+        pytest.param((0, 0, 60, 70, 80), 0.0, 50.0, id="above limit times time"),
+        pytest.param((0, 9, 18, 27), 0.0, 0.0, id="within the limit"),
+        pytest.param((0, 500, 500, 500, 510), 0.1, 0.0, id="before the measured part"),
+        pytest.param((7, 7, 7), 0.0, None, id="no read"),
+    ],
+)
+def test_reads_ahead_of_the_limit(counts: tuple[int], begin: float, excess: float | None) -> None:
+    found = ahead(rows(*counts), CAGE, begin, 1.0)
+    assert found == {"reads_ahead": excess, "read_bytes_ahead": None}
 
 
 def measured(before: dict[str, Any], after: dict[str, Any]) -> Measured:

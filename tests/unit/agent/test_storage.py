@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.storage import (
-    OtherDisk,
     Storage,
+    TrialDisk,
     check_disks,
     require_cgroup_writeback,
+    require_distinct,
     unlimited_writes,
 )
-from pagecage.agent.trial_run import RequirementMissed
 from pagecage.linux import block_device
 from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, DiskLimits
-from pagecage.model.requirements import Requirement
+from pagecage.model.requirements import Requirement, RequirementMissed
 from tests.builders.facts import facts
 from tests.fake_host.trees import mountinfo
 
@@ -92,16 +92,19 @@ def mounts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_device, "read_mountinfo", lambda: MOUNTS)
 
 
+def storage_on(**disks: Disk) -> Storage:
+    return Storage({n: TrialDisk("data", one, Path(one.mount_point)) for n, one in disks.items()})
+
+
 @pytest.mark.usefixtures("mounts")
 def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
-    other = Storage("data", LOG, Path("/mnt/log"))
     apart = Cage("c", {}, disks={"wal": DiskLimits({"IOWriteIOPSMax": 1})})
-    beside = Storage(
-        "data", LOG, Path("/mnt/log"), disks={"wal": OtherDisk(STICK, *[Path("/x")] * 2)}
-    )
-    for cage, storage, disk in ((Cage("c", WRITES), other, STICK), (apart, beside, LOG)):
+    for cage, storage in (
+        (Cage("c", WRITES), storage_on(data=STICK)),
+        (apart, storage_on(data=LOG, wal=STICK)),
+    ):
         with pytest.raises(RequirementMissed) as caught:
-            require_cgroup_writeback(cage, storage, disk)
+            require_cgroup_writeback(cage, storage)
         [missed] = caught.value.missed
         assert missed.requirement == Requirement.LIMITS
         assert "ext4" in missed.hint
@@ -109,6 +112,12 @@ def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
 
 @pytest.mark.usefixtures("mounts")
 def test_a_volume_and_a_disk_with_writeback_are_taken() -> None:
-    storage = Storage("data", STICK, Path("/mnt/stick"))
-    require_cgroup_writeback(Cage("c", WRITES, enforced_by="volume"), storage, STICK)
-    require_cgroup_writeback(Cage("c", WRITES), storage, LOG)
+    volume = replace(APART, properties=WRITES, enforced_by="volume")
+    require_cgroup_writeback(volume, storage_on(data=STICK, wal=STICK))
+    require_cgroup_writeback(Cage("c", WRITES), storage_on(data=STICK).measured_on(LOG))
+
+
+def test_two_names_of_the_disk_that_is_measured() -> None:
+    require_distinct(storage_on(data=STICK, wal=LOG))
+    with pytest.raises(RequirementMissed, match="wal and data are both /dev/sdc"):
+        require_distinct(storage_on(data=STICK, wal=LOG).measured_on(LOG))

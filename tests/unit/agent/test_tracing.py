@@ -38,45 +38,30 @@ def in_own_mounts(*programs: str, spool: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-@AS_ROOT
-def test_a_session_mounts_tracefs_for_root_alone_and_unmounts_it(tmp_path: Path) -> None:
-    [line] = in_own_mounts(
-        """
+MOUNT_AND_RESTORE = """
 made = Tracefs(spool)
 made.mount()
 mode, has_events = folder.stat().st_mode & 0o777, (folder / "events/block").is_dir()
-print(mode, has_events, made.restore(), os.path.ismount(folder), os.listdir(spool))
-""",
-        spool=tmp_path,
-    )
-    assert line == f"{0o700} True [] False []"
+print(oct(mode), has_events, made.restore(), os.path.ismount(folder), os.listdir(spool))
+"""
+ALREADY = 'os.system("mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing")\n'
+KILLED = "Tracefs(spool).mount(); os.kill(os.getpid(), signal.SIGKILL)"
+NEXT = "print(os.path.ismount(folder), sweep(find_systemd(False), spool), os.path.ismount(folder))"
 
 
 @AS_ROOT
-def test_what_a_killed_agent_mounted_is_unmounted_by_the_next(tmp_path: Path) -> None:
-    lines = in_own_mounts(
-        "Tracefs(spool).mount(); os.kill(os.getpid(), signal.SIGKILL)",
-        """
-print(os.path.ismount(folder))
-print(sweep(find_systemd(False), spool), os.path.ismount(folder))
-""",
-        spool=tmp_path,
-    )
-    assert lines == ["True", "[] False"]
-
-
-@AS_ROOT
-def test_what_was_mounted_before_stays(tmp_path: Path) -> None:
-    [line] = in_own_mounts(
-        """
-os.system("mount -t tracefs tracefs /sys/kernel/tracing")
-made = Tracefs(spool)
-made.mount()
-print(made.restore(), os.path.ismount(folder))
-""",
-        spool=tmp_path,
-    )
-    assert line == "[] True"
+@pytest.mark.parametrize(
+    ("programs", "printed"),
+    [
+        pytest.param([MOUNT_AND_RESTORE], "0o700 True [] False []", id="for root alone"),
+        pytest.param([ALREADY + MOUNT_AND_RESTORE], "0o755 True [] True []", id="mounted before"),
+        pytest.param([KILLED, NEXT], "True [] False", id="mounted by a killed agent"),
+    ],
+)
+def test_a_session_mounts_tracefs_and_unmounts_what_it_mounted(
+    tmp_path: Path, programs: list[str], printed: str
+) -> None:
+    assert in_own_mounts(*programs, spool=tmp_path) == [printed]
 
 
 def test_the_arguments_of_a_tracepoint_are_those_of_its_format(tmp_path: Path) -> None:

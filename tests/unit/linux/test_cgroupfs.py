@@ -51,17 +51,18 @@ def maker(tmp_path: Path, parent: Cgroup, *obstacles: cgroupfs.Obstacle) -> Cgro
     return made
 
 
-def texts(commands: list[list[str]]) -> list[str]:
-    return [" ".join(command) for command in commands]
+def writes(made: Cgroupfs, limits: dict[str, int], within: Path) -> list[str]:
+    """Return the commands after mkdir, with the paths of files below a directory."""
+    mkdir, *commands = made.make_commands(UNIT, Cage("", limits), "254:16")
+    assert mkdir == ["mkdir", *map(str, made.cgroup(UNIT).directories)]
+    lines = (" ".join(command) for command in commands)
+    return [line.removeprefix("sh -c echo ").replace(f"{within}/", "") for line in lines]
 
 
 def test_the_files_of_version_2_in_their_order(tmp_path: Path) -> None:
-    parent = tree(tmp_path, "unified")
-    made = maker(tmp_path, parent)
-    group = made.cgroup(UNIT)
-    first, *writes = texts(made.make_commands(UNIT, Cage("", LIMITS), "254:16"))
-    assert first == f"mkdir {group}"
-    assert [line.removeprefix("sh -c echo ").replace(f"{group}/", "") for line in writes] == [
+    made = maker(tmp_path, tree(tmp_path, "unified"))
+    [group] = made.cgroup(UNIT).directories
+    assert writes(made, LIMITS, group) == [
         "254:16 rbps=20000000 riops=500 >io.max",
         "1 >memory.oom.group",
         f"{32 * MIB} >memory.max",
@@ -72,23 +73,17 @@ def test_the_files_of_version_2_in_their_order(tmp_path: Path) -> None:
 
 
 def test_the_files_of_version_1_with_accounting_switched_on(tmp_path: Path) -> None:
-    parent = tree(tmp_path, "unified", *V1)
-    made = maker(tmp_path, parent)
-    group = made.cgroup(UNIT)
-    first, *writes = texts(made.make_commands(UNIT, Cage("", LIMITS), "254:16"))
-    assert first.split()[1:] == [str(path) for path in group.directories]
-    assert [line.removeprefix("sh -c echo ").replace(f"{tmp_path}/", "") for line in writes] == [
-        line.replace("GROUP", group.directories[0].name)
-        for line in (
-            "254:16 18446744073709551614 >blkio/GROUP/blkio.throttle.read_bps_device",
-            "254:16 0 >blkio/GROUP/blkio.throttle.read_bps_device",
-            "254:16 20000000 >blkio/GROUP/blkio.throttle.read_bps_device",
-            "254:16 500 >blkio/GROUP/blkio.throttle.read_iops_device",
-            f"{32 * MIB} >memory/GROUP/memory.limit_in_bytes",
-            "0 >memory/GROUP/memory.swappiness",
-            "100000 >cpu/GROUP/cpu.cfs_period_us",
-            "50000 >cpu/GROUP/cpu.cfs_quota_us",
-        )
+    made = maker(tmp_path, tree(tmp_path, "unified", *V1))
+    name = made.cgroup(UNIT).directories[0].name
+    assert writes(made, LIMITS, tmp_path) == [
+        f"254:16 18446744073709551614 >blkio/{name}/blkio.throttle.read_bps_device",
+        f"254:16 0 >blkio/{name}/blkio.throttle.read_bps_device",
+        f"254:16 20000000 >blkio/{name}/blkio.throttle.read_bps_device",
+        f"254:16 500 >blkio/{name}/blkio.throttle.read_iops_device",
+        f"{32 * MIB} >memory/{name}/memory.limit_in_bytes",
+        f"0 >memory/{name}/memory.swappiness",
+        f"100000 >cpu/{name}/cpu.cfs_period_us",
+        f"50000 >cpu/{name}/cpu.cfs_quota_us",
     ]
 
 
@@ -104,9 +99,7 @@ def test_the_files_of_version_1_with_accounting_switched_on(tmp_path: Path) -> N
 )
 def test_swap_in_version_1(tmp_path: Path, limits: dict[str, int], written: list[str]) -> None:
     made = maker(tmp_path, tree(tmp_path, "memory"))
-    _, *writes = texts(made.make_commands(UNIT, Cage("", limits), "254:16"))
-    group = f"{made.cgroup(UNIT)}/"
-    assert [line.removeprefix("sh -c echo ").replace(group, "") for line in writes] == written
+    assert writes(made, limits, made.cgroup(UNIT).directories[0]) == written
 
 
 def test_groups_of_two_spools_have_different_names(tmp_path: Path) -> None:
@@ -134,9 +127,8 @@ def test_without_a_cpu_controller_only_a_quota_is_refused(tmp_path: Path) -> Non
 def test_a_file_that_the_kernel_refuses_is_named(tmp_path: Path) -> None:
     made = maker(tmp_path, tree(tmp_path, "memory"))
     (made.cgroup(UNIT).directories[0] / "memory.limit_in_bytes").mkdir(parents=True)
-    with pytest.raises(
-        HostError, match=r"the trial's cgroup cannot be made: .*r1_x\.1: File exist"
-    ):
+    says = r"the trial's cgroup cannot be made: .*r1_x\.1: File exist"
+    with pytest.raises(HostError, match=says):
         made.make(UNIT, Cage("", LIMITS), DISK)
 
 
@@ -166,11 +158,13 @@ def test_a_process_of_a_group_with_limits_has_to_leave_it(
         assert found.parent == own
 
 
-def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, **files: str) -> Place:
+def place_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, files: dict[str, str]
+) -> Place:
     """Return the place of a process in a unified hierarchy of plain files."""
     root = tmp_path / "unified"
     for name, text in {"cgroup.controllers": "cpu io memory\n", **files}.items():
-        path = root / name.replace("__", "/")
+        path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     for module in (cgroupfs, cgroups):
@@ -180,24 +174,22 @@ def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, **files:
 
 
 def test_the_real_root_may_have_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": "1\n7\n"})
+    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": "1\n7\n"})
     assert found == Place(Cgroup(unified=tmp_path / "unified"), ())
 
 
 def test_a_group_with_processes_and_no_limits_is_left_for_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = {
-        "a__b__cgroup.procs": "7\n",
-        "a__b__cgroup.type": "domain\n",
-        "a__b__memory.max": "max\n",
+    files = {
+        "a/b/cgroup.procs": "7\n",
+        "a/b/cgroup.type": "domain\n",
+        "a/b/memory.max": "max\n",
+        "a/cgroup.procs": "",
+        "a/cgroup.type": "domain\n",
+        "a/cgroup.controllers": "io memory cpu\n",
     }
-    middle = {
-        "a__cgroup.procs": "",
-        "a__cgroup.type": "domain\n",
-        "a__cgroup.controllers": "io memory cpu\n",
-    }
-    found = place_of(tmp_path, monkeypatch, "a/b", **ours, **middle)
+    found = place_of(tmp_path, monkeypatch, "a/b", files)
     assert found == Place(Cgroup(unified=tmp_path / "unified/a"), ())
 
 
@@ -205,7 +197,7 @@ def test_a_namespaces_root_with_processes_has_a_command_that_moves_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {"cgroup.procs": "1\n", "cgroup.type": "domain\n"}
-    [first] = place_of(tmp_path, monkeypatch, ".", **files).obstacles
+    [first] = place_of(tmp_path, monkeypatch, ".", files).obstacles
     assert "is a cgroup namespace's root with processes" in first.reason
     assert first.hint.startswith(f"mkdir {tmp_path}/unified/init && ")
 
@@ -213,12 +205,9 @@ def test_a_namespaces_root_with_processes_has_a_command_that_moves_them(
 def test_a_controller_that_was_not_delegated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = {
-        "a__cgroup.procs": "",
-        "a__cgroup.type": "domain\n",
-        "a__cgroup.controllers": "memory\n",
-    }
-    found = place_of(tmp_path, monkeypatch, "a", **ours, **{"cgroup.type": "domain\n"})
+    ours = {"cgroup.procs": "", "cgroup.type": "domain\n", "cgroup.controllers": "memory\n"}
+    files = {f"a/{name}": text for name, text in ours.items()}
+    found = place_of(tmp_path, monkeypatch, "a", {**files, "cgroup.type": "domain\n"})
     assert [(one.controller, one.hint) for one in found.obstacles] == [
         ("io", f"echo +io >{tmp_path}/unified/cgroup.subtree_control"),
         ("cpu", f"echo +cpu >{tmp_path}/unified/cgroup.subtree_control"),
@@ -235,7 +224,7 @@ def test_without_any_hierarchy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_user_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": ""})
+    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": ""})
     assert found.obstacles[0].reason == f"this user may make no cgroup in {tmp_path}/unified"
     assert found.obstacles[0].hint == "run it as root"
 
@@ -244,30 +233,24 @@ def test_a_read_only_hierarchy_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     real = os.statvfs(tmp_path)
     read_only: Any = type("Found", (), {"f_flag": real.f_flag | os.ST_RDONLY})
     monkeypatch.setattr(os, "statvfs", lambda _: read_only)
-    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": ""})
+    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": ""})
     assert found.obstacles[0].reason == f"{tmp_path}/unified is mounted read-only"
     assert found.obstacles[0].hint.startswith("mount -o remount,rw ")
 
 
-def test_controllers_that_were_enabled_are_disabled_by_the_next_start(tmp_path: Path) -> None:
-    parent = tree(tmp_path, "unified")
-    control = tmp_path / "unified/cgroup.subtree_control"
-    control.write_text("memory\n")
-    (tmp_path / "unified/cgroup.controllers").write_text("cpu io memory pids\n")
-    made = maker(tmp_path, parent)
-    made.make(UNIT, Cage("", {}), DISK)
-    assert control.read_text() == "+cpu +io"
-    maker(tmp_path, parent).sweep()
-    assert control.read_text() == "-cpu -io"
-
-
-def test_controllers_that_were_enabled_are_disabled_at_the_end_of_a_session(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends_by", ["the next start", "the end of a session"])
+def test_controllers_that_were_enabled_are_disabled_by(tmp_path: Path, ends_by: str) -> None:
     parent = tree(tmp_path, "unified")
     control = tmp_path / "unified/cgroup.subtree_control"
     control.write_text("memory\n")
     (tmp_path / "unified/cgroup.controllers").write_text("cpu io memory pids\n")
     made = maker(tmp_path, parent)
     group = made.make(UNIT, Cage("", {}), DISK)
+    assert control.read_text() == "+cpu +io"
+    if ends_by == "the next start":
+        maker(tmp_path, parent).sweep()
+        assert control.read_text() == "-cpu -io"
+        return
     made.close()
     assert control.read_text() == "+cpu +io", "the group still needs them"
     for path in group.directories[0].iterdir():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from pagecage.linux import processes
 from pagecage.linux.processes import MARKER, SupervisedProcesses, TreeCounters
 from pagecage.process import PIPE, Process, identify, spawn
+from tests.builders.waiting import wait_until
 
 WRITE = (
     "import os, sys\n"
@@ -161,8 +161,5 @@ def test_a_signal_reaches_every_descendant_but_the_supervisor(parent: Process[by
     (child,) = processes.members()
     assert child.pid != parent.pid
     processes.signal("TERM")
-    deadline = time.monotonic() + 5
-    while identify(child.pid) is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert identify(child.pid) is None
+    wait_until(lambda: identify(child.pid) is None)
     assert parent.wait(5) == 0

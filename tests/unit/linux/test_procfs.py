@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,8 @@ STAT = "cpu  10 20 30 40 50 60 70 80 90 100\ncpu0 1 2 3\nintr 5\n"
 def test_the_disks_own_line() -> None:
     row = parse_diskstats(DISKSTATS, "254:16")
     assert row is not None
-    assert (row["reads"], row["sectors_read"], row["io_ticks"], row["weighted_io_ticks"]) == (
-        7,
-        56,
-        9,
-        10,
-    )
+    keys = ("reads", "sectors_read", "io_ticks", "weighted_io_ticks")
+    assert [row[key] for key in keys] == [7, 56, 9, 10]
     assert parse_diskstats(DISKSTATS, "254:0") == {**row, **parse_diskstats(DISKSTATS, "254:0")}  # type: ignore[dict-item]
 
 
@@ -111,26 +108,25 @@ def test_flat_keyed_round_trip(table: dict[str, int]) -> None:
 
 
 def test_flat_keyed_skips_values_that_are_not_numbers() -> None:
-    assert parse_flat_keyed("anon 5\nhigh max\nlow\n\nthree words here\nfile 7") == {
-        "anon": 5,
-        "file": 7,
-    }
+    found = parse_flat_keyed("anon 5\nhigh max\nlow\n\nthree words here\nfile 7")
+    assert found == {"anon": 5, "file": 7}
+
+
+def lines_of(table: Mapping[str, Mapping[str, int | str]]) -> str:
+    return "\n".join(
+        " ".join([device, *(f"{key}={value}" for key, value in row.items())])
+        for device, row in table.items()
+    )
 
 
 @given(st.dictionaries(devices, st.dictionaries(keys, counts)))
 def test_nested_keyed_round_trip(table: dict[str, dict[str, int]]) -> None:
-    lines = (
-        " ".join([device, *(f"{key}={value}" for key, value in row.items())])
-        for device, row in table.items()
-    )
-    assert parse_nested_keyed("\n".join(lines)) == table
+    assert parse_nested_keyed(lines_of(table)) == table
 
 
 def test_a_device_that_was_never_busy_is_a_bare_key() -> None:
-    assert parse_nested_keyed("8:0\n254:16 rbytes=5 rios=1\n\n") == {
-        "8:0": {},
-        "254:16": {"rbytes": 5, "rios": 1},
-    }
+    found = parse_nested_keyed("8:0\n254:16 rbytes=5 rios=1\n\n")
+    assert found == {"8:0": {}, "254:16": {"rbytes": 5, "rios": 1}}
 
 
 @given(
@@ -143,10 +139,7 @@ def test_limits_are_text(table: dict[str, dict[str, int]]) -> None:
         device: {**{key: str(value) for key, value in row.items()}, "idle": "max"}
         for device, row in table.items()
     }
-    lines = (
-        " ".join([device, *(f"{k}={v}" for k, v in row.items())]) for device, row in wanted.items()
-    )
-    assert parse_limits("\n".join(lines)) == wanted
+    assert parse_limits(lines_of(wanted)) == wanted
 
 
 @given(st.lists(st.floats(0, 100), min_size=3, max_size=3), st.integers(0, 2**53))
@@ -262,9 +255,8 @@ def test_an_emulated_processor_is_known_by_its_name() -> None:
 
 
 def test_governors_frequencies_and_huge_pages(tmp_path: Path) -> None:
-    for number, (present, governor) in enumerate(
-        ((900_000, "powersave"), (3_100_000, "performance"))
-    ):
+    cpus = ((900_000, "powersave"), (3_100_000, "performance"))
+    for number, (present, governor) in enumerate(cpus):
         policy = tmp_path / f"devices/system/cpu/cpu{number}/cpufreq"
         policy.mkdir(parents=True)
         (policy / "scaling_governor").write_text(f"{governor}\n")

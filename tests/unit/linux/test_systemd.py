@@ -42,9 +42,8 @@ def test_a_units_name_holds_one_dash_and_the_attempt() -> None:
 
 
 def test_limits_come_before_the_start() -> None:
-    first, second = SYSTEM.make_commands(
-        "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb"
-    )
+    cage = Cage("c", {"MemoryMax": 4096})
+    first, second = SYSTEM.make_commands("pagecage-x.1.slice", cage, "/dev/vdb")
     assert first[:4] == ["systemctl", "set-property", "--runtime", "pagecage-x.1.slice"]
     assert "MemoryMax=4096" in first
     assert second == ["systemctl", "start", "pagecage-x.1.slice"]
@@ -59,17 +58,15 @@ def test_a_users_manager_is_asked_as_such() -> None:
 def test_the_scope_is_in_the_slice_and_execs_the_program() -> None:
     command = SYSTEM.enter_command("pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
     assert command[:2] == ["systemd-run", "--quiet"]
-    assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(
-        command
-    )
+    options = {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"}
+    assert options < set(command)
     assert command[command.index("--") + 1 :] == ["/bin/prog", "--flag", "-p"]
 
 
 @pytest.mark.parametrize(("version", "given"), [(252, False), (253, True), (257, True)])
 def test_an_oom_policy_where_scopes_know_one(version: int, given: bool) -> None:
-    assert (
-        "OOMPolicy=kill" in Systemd(False, version).enter_command("pagecage-x.1.slice", ["true"])
-    ) is given
+    command = Systemd(False, version).enter_command("pagecage-x.1.slice", ["true"])
+    assert ("OOMPolicy=kill" in command) is given
 
 
 @pytest.mark.parametrize(
@@ -226,24 +223,22 @@ def test_calls_follow_each_other_on_a_connection(path: Path, serve: Serve) -> No
     assert [member for member, _ in served.calls] == ["SetUnitProperties", "StartUnit", "StopUnit"]
 
 
-@pytest.mark.parametrize("result", ["failed", "canceled", "timeout", "dependency", "invalid"])
-def test_a_job_that_did_not_end_well_is_an_error(path: Path, serve: Serve, result: str) -> None:
-    serve((result, ""))
-    with pytest.raises(HostError, match=f"StartUnit of {UNIT} ended as {result}"):  # noqa: SIM117
-        with connected(path) as manager:
-            manager.start(UNIT)
-
-
-def test_a_refusal_is_systemds_sentence(path: Path, serve: Serve) -> None:
-    serve(("refused", "Unit x.slice is masked."))
-    with pytest.raises(HostError, match=r"refuses StartUnit .*: Unit x\.slice is masked"):  # noqa: SIM117
-        with connected(path) as manager:
-            manager.start(UNIT)
-
-
-def test_a_connection_that_breaks_off_is_an_error(path: Path, serve: Serve) -> None:
-    serve(("closed", ""))
-    with pytest.raises(HostError, match="does not answer"), connected(path) as manager:
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        *(
+            ((result, ""), f"StartUnit of {UNIT} ended as {result}")
+            for result in ("failed", "canceled", "timeout", "dependency", "invalid")
+        ),
+        (("refused", "Unit x.slice is masked."), r"refuses StartUnit .*: Unit x\.slice is masked"),
+        (("closed", ""), "does not answer"),
+    ],
+)
+def test_a_job_that_did_not_end_well_is_an_error(
+    path: Path, serve: Serve, answer: Answer, says: str
+) -> None:
+    serve(answer)
+    with pytest.raises(HostError, match=says), connected(path) as manager:
         manager.start(UNIT)
 
 

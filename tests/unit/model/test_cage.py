@@ -70,16 +70,16 @@ def test_a_record_has_the_cloud_parts_of_the_cage(cage: Cage) -> None:
 
 
 def test_a_plan_from_before_clouds_is_read() -> None:
-    assert cage_from_json({"name": "old", "properties": {"MemoryMax": 1}}) == Cage(
-        "old", {"MemoryMax": 1}
-    )
+    old = {"name": "old", "properties": {"MemoryMax": 1}}
+    assert cage_from_json(old) == Cage("old", {"MemoryMax": 1})
+
+
+ACCOUNTING = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
 
 
 def test_systemd_gets_plain_numbers_and_one_path_of_the_disk() -> None:
     assert property_arguments(FULL, "/dev/vdb") == [
-        "MemoryAccounting=yes",
-        "IOAccounting=yes",
-        "CPUAccounting=yes",
+        *ACCOUNTING,
         "MemoryMax=10000000",
         "MemorySwapMax=0",
         "IOReadBandwidthMax=/dev/vdb 20000000",
@@ -91,11 +91,8 @@ def test_systemd_gets_plain_numbers_and_one_path_of_the_disk() -> None:
 
 
 def test_accounting_is_on_without_limits_too() -> None:
-    assert property_arguments(Cage("uncaged", {}), "/dev/vdb") == [
-        "MemoryAccounting=yes",
-        "IOAccounting=yes",
-        "CPUAccounting=yes",
-    ]
+    assert property_arguments(Cage("uncaged", {}), "/dev/vdb") == ACCOUNTING
+    assert property_arguments(Cage("uncaged", {}), "/dev/vdb", {"wal": "/dev/vdc"}) == ACCOUNTING
 
 
 def test_expected_cgroup_files() -> None:
@@ -118,20 +115,10 @@ def test_every_io_property_needs_the_io_controller(name: str) -> None:
 
 @given(cages)
 def test_matching_limits_are_in_force(cage: Cage) -> None:
-    read_back = {
-        "memory.max": "max",
-        "memory.swap.max": "max",
-        "cpu.max": "max 100000",
-        **expected_read_back(cage, LEAST_PAGE_BYTES),
-    }
-    assert (
-        limits_not_in_force(
-            expected_read_back(cage, LEAST_PAGE_BYTES),
-            read_back,
-            {"pagecage.slice": {"memory.max": "max"}},
-        )
-        == []
-    )
+    expected, above = expected_read_back(cage, LEAST_PAGE_BYTES), {"memory.max": "max"}
+    none = {"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000"}
+    read_back = none | expected
+    assert limits_not_in_force(expected, read_back, {"pagecage.slice": above}) == []
 
 
 @given(cages.filter(lambda cage: cage.properties), st.data())
@@ -140,10 +127,9 @@ def test_a_different_or_missing_limit_is_found(cage: Cage, data: st.DataObject) 
     broken = data.draw(st.sampled_from(sorted(expected)))
     other = {**expected, broken: "max"}
     missing = {key: value for key, value in expected.items() if key != broken}
-    assert limits_not_in_force(expected, other, {}) == [f"{broken} is max, not {expected[broken]}"]
-    assert limits_not_in_force(expected, missing, {}) == [
-        f"{broken} is missing, not {expected[broken]}"
-    ]
+    for found, state in ((other, "max"), (missing, "missing")):
+        reason = f"{broken} is {state}, not {expected[broken]}"
+        assert limits_not_in_force(expected, found, {}) == [reason]
 
 
 def test_an_unrequested_limit_is_found() -> None:
@@ -232,10 +218,9 @@ def test_both_together_keep_to_the_limit(reads: float, writes: float):
 
 def test_a_burst_is_shared_too_until_it_is_drained():
     meter = meter_of(burst=BurstCredits("full", iops=CreditBucket(4000, 20_000)))
-    assert sum(driven(meter, 4, reads=9000, writes=9000).values()) == pytest.approx(4000, rel=0.05)
-    assert sum(driven(meter, 20, reads=9000, writes=9000).values()) == pytest.approx(
-        LIMIT, rel=0.05
-    )
+    for seconds, rate in ((4, 4000), (20, LIMIT)):
+        through = driven(meter, seconds, reads=9000, writes=9000)
+        assert sum(through.values()) == pytest.approx(rate, rel=0.05)
 
 
 def test_debts_are_paid_back_from_half_of_the_limit_at_most():
@@ -246,11 +231,8 @@ def test_debts_are_paid_back_from_half_of_the_limit_at_most():
 
 def test_separate_limits_have_no_meter():
     assert list(meters(Cage("c", BOTH))) == []
-    assert list(meters(Cage("c", {"IOReadIOPSMax": 400}, accounting=COMBINED))) == []
-    assert (
-        list(meters(Cage("c", {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}, accounting=COMBINED)))
-        == []
-    )
+    for limits in ({"IOReadIOPSMax": 400}, {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}):
+        assert list(meters(Cage("c", limits, accounting=COMBINED))) == []
 
 
 def test_limits_between_base_and_burst_are_distinct_in_the_kernel():

@@ -88,9 +88,8 @@ def test_a_claim_is_completed_by_its_row(rows: Path) -> None:
 
 def test_a_claims_own_values_are_kept(rows: Path) -> None:
     experiment = claims_of(rows, CLAIM + 'published = 3\nsays = "mine"\nremark = ""\n')
-    assert [(c["published"], c["says"], c["remark"]) for c in experiment.claims] == [
-        (3, "mine", "")
-    ]
+    [claim] = experiment.claims
+    assert (claim["published"], claim["says"], claim["remark"]) == (3, "mine", "")
 
 
 def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
@@ -158,25 +157,16 @@ def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
 def test_without_articles_a_claim_has_its_own_figure(top: Path) -> None:
     own = CLAIM + 'says = "x"\npublished = 1.0\nunit = "s"\n'
     assert claims_of(top, own).claims[0]["remark"] == ""
-    assert (
-        "claims.003-1.published is missing"
-        in refusal(top, EXPERIMENT + own.replace("published = 1.0", "")).message
-    )
+    refused = refusal(top, EXPERIMENT + own.replace("published = 1.0", ""))
+    assert "claims.003-1.published is missing" in refused.message
 
 
 def test_findings_name_levels_that_are_there(top: Path) -> None:
-    text = (
-        EXPERIMENT
-        + '[[findings]]\nquestion = "Q08"\nsays = "{value}"\nresponse = "r"\nwhere = { cage ='
-        ' "tenth" }\n'
-    )
-    assert (
-        claims_of(top, text.removeprefix(EXPERIMENT)).definition["findings"][0]["question"] == "Q08"
-    )
-    assert (
-        "findings[0].where: cage = 'tnth'"
-        in refusal(top, text.replace('"tenth" }\n', '"tnth" }\n')).message
-    )
+    finding = '[[findings]]\nquestion = "Q08"\nsays = "{value}"\nresponse = "r"\n'
+    text = finding + 'where = { cage = "tenth" }\n'
+    assert claims_of(top, text).definition["findings"][0]["question"] == "Q08"
+    refused = refusal(top, EXPERIMENT + text.replace('"tenth"', '"tnth"'))
+    assert "findings[0].where: cage = 'tnth'" in refused.message
 
 
 def test_a_duplicate_id_is_named(rows: Path) -> None:

@@ -94,14 +94,9 @@ def test_an_archive_of_another_id_is_refused(engines: Path) -> None:
     assert list((engines / "saved").iterdir()) == []
 
 
-def test_the_second_engine_is_asked_too(engines: Path) -> None:
-    engine(engines, "docker", has=False)
-    engine(engines, "podman")
-    assert find_image("own:1", None, pulls=False).engine == "podman"
-
-
-def test_an_engine_that_is_not_running_is_passed_over(engines: Path) -> None:
-    engine(engines, "docker", runs=False)
+@pytest.mark.parametrize("lacks", ["has", "runs"])
+def test_the_second_engine_is_asked_too(engines: Path, lacks: str) -> None:
+    engine(engines, "docker", **{lacks: False})
     engine(engines, "podman")
     assert find_image("own:1", None, pulls=False).engine == "podman"
 

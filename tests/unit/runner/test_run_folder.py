@@ -46,19 +46,12 @@ def test_a_new_folder_holds_its_plan_and_places(folder: RunFolder, plan: Plan) -
 
 
 def test_latest_points_at_the_newest(folder: RunFolder, tmp_path: Path) -> None:
-    newer = plan_of()
-    newer = Plan(
-        "20261121T110000Z-test-vm",
-        newer.trials,
-        {**newer.document, "run_id": "20261121T110000Z-test-vm"},
-    )
+    run_id, plan = "20261121T110000Z-test-vm", plan_of()
+    newer = Plan(run_id, plan.trials, {**plan.document, "run_id": run_id})
     RunFolder.create(tmp_path / "runs", newer)
-    assert (tmp_path / "runs/latest-test").resolve().name == newer.run_id
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
-        folder.path.name,
-        newer.run_id,
-        "latest-test",
-    ]
+    assert (tmp_path / "runs/latest-test").resolve().name == run_id
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert names == [folder.path.name, run_id, "latest-test"]
 
 
 def test_a_run_is_never_written_over(folder: RunFolder, tmp_path: Path) -> None:
@@ -80,9 +73,8 @@ def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
 )
 def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
     (folder.path / "plan.json").write_text(content, encoding="latin-1")
-    with pytest.raises(
-        PagecageError, match=r"plan\.json (is not valid JSON|is not a JSON object|lacks)"
-    ):
+    says = r"plan\.json (is not valid JSON|is not a JSON object|lacks)"
+    with pytest.raises(PagecageError, match=says):
         folder.plan()
 
 
@@ -109,9 +101,8 @@ def test_a_cut_off_last_line_costs_that_record_alone(folder: RunFolder, plan: Pl
     first, second = plan.trials
     folder.append(make_record(trial_id=first.trial_id))
     whole = folder.records_path.read_bytes()
-    folder.records_path.write_bytes(
-        whole + whole.replace(first.trial_id.encode(), second.trial_id.encode())[:200]
-    )
+    following = whole.replace(first.trial_id.encode(), second.trial_id.encode())
+    folder.records_path.write_bytes(whole + following[:200])
     assert folder.remaining(plan) == (second,)
     folder.append(make_record(trial_id=second.trial_id))
     assert folder.remaining(plan) == ()
@@ -131,12 +122,11 @@ def test_a_trace_stays_within_its_run(folder: RunFolder, trial_id: str, name: st
 
 
 def test_facts_are_kept_by_machine_state(folder: RunFolder) -> None:
-    folder.add_facts({"boot_id": "00000000-0000-4000-8000-00000000000b"}, 3)
-    folder.add_facts({"boot_id": "00000000-0000-4000-8000-00000000000b"}, None)
-    assert sorted(path.name for path in (folder.path / "facts").iterdir()) == [
-        "00000000-0000-4000-8000-00000000000b-3.json",
-        "00000000-0000-4000-8000-00000000000b-None.json",
-    ]
+    boot_id = "00000000-0000-4000-8000-00000000000b"
+    for state in (3, None):
+        folder.add_facts({"boot_id": boot_id}, state)
+    names = sorted(path.name for path in (folder.path / "facts").iterdir())
+    assert names == [f"{boot_id}-3.json", f"{boot_id}-None.json"]
 
 
 @pytest.mark.parametrize("way", ["id", "experiment", "path"])

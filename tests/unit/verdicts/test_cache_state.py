@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pagecage.model.cache_proof import CacheCheck
 from pagecage.model.record import Record, record_from_json
 from pagecage.units import MIB
 from pagecage.verdicts.cache_state import judge_cache_state
@@ -17,9 +16,10 @@ from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES
 
-NOTHING = CacheCheck(0, 0, 0, 0, 0).to_json()
+FIGURES = ("charged_bytes", "read_bytes", "reclaimed_bytes", "host_reclaimed_bytes")
+NOTHING = dict.fromkeys(("resident_bytes", *FIGURES), 0)
 HONEST = {"start": NOTHING, "go": NOTHING, "charge_lag_bytes": MIB}
-ALL_READ = CacheCheck(FILE_BYTES, FILE_BYTES, FILE_BYTES, 0, 0).to_json()
+ALL_READ = NOTHING | dict.fromkeys(("resident_bytes", *FIGURES[:2]), FILE_BYTES)
 
 
 def stored_records(name: str) -> list[dict[str, Any]]:
@@ -89,11 +89,11 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
     ("checks", "message"),
     [
         (
-            {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
+            {"start": NOTHING | {"resident_bytes": 4096}},
             "before the program started, another process had read 4 KiB",
         ),
         (
-            {"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()},
+            {"go": NOTHING | {"resident_bytes": 8 * MIB}},
             "before `go`, another process had read 8 MiB",
         ),
         (

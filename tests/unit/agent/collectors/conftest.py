@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.builders.collector_contexts import collector_context
 
 from pagecage.agent import facts
 from pagecage.agent.collectors.collector import CollectorContext
-from pagecage.linux.cgroup import Cgroup
-from pagecage.linux.child_processes import ToolProcesses
-from pagecage.linux.systemd import Systemd
-from pagecage.linux.trial_processes import CgroupProcesses
 from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
 
 
@@ -21,11 +18,10 @@ def around(machine: Machine) -> CollectorContext:
     (cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=5 wbytes=0 rios=1 wios=0\n")
     (cgroup / "memory.current").write_text("4096\n")
     (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
-    dataset = machine.data / DATASET.file_name
-    return CollectorContext(
+    return collector_context(
         directory,
-        facts.resolve_disk(machine.data),
-        CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
-        (dataset,),
-        ToolProcesses(machine.spool),
+        cgroup,
+        disk=facts.resolve_disk(machine.data),
+        datasets=(machine.data / DATASET.file_name,),
+        spool=machine.spool,
     )

@@ -36,13 +36,8 @@ EVERY = TracerProgram("", ("@bio_write", "@request_write", "@pauses", "@paused_m
 def row(t: float, count: int, paused_ms: int = 0, us: int = 103) -> dict[str, Any]:
     """Return a tick with `count` writes of `us` microseconds."""
     counts = [{"us": us, "count": count}] if count else []
-    return {
-        "t": t,
-        "bio_write_us": counts,
-        "block_write_us": counts,
-        "pauses": 1,
-        "paused_ms": paused_ms,
-    }
+    times = {"bio_write_us": counts, "block_write_us": counts}
+    return {"t": t, **times, "pauses": 1, "paused_ms": paused_ms}
 
 
 def test_one_disk_is_selected() -> None:
@@ -52,12 +47,8 @@ def test_one_disk_is_selected() -> None:
         "pauses": 3,
         "paused_ms": 250,
     }
-    assert row_of({}, "254:16", EVERY) == {
-        "bio_write_us": [],
-        "block_write_us": [],
-        "pauses": 0,
-        "paused_ms": 0,
-    }
+    none = {"bio_write_us": [], "block_write_us": [], "pauses": 0, "paused_ms": 0}
+    assert row_of({}, "254:16", EVERY) == none
 
 
 @given(st.integers(0, 2**31 - 1))
@@ -76,11 +67,8 @@ def test_without_fentry_and_kprobes_there_is_no_latency_of_bios() -> None:
     rows = [{**row(t, 5), "paused_ms": 7} for t in (0, 9)]
     for one in rows:
         del one["bio_write_us"]
-    assert set(responses_of(rows, 1, 2)) == {
-        "throttled_seconds",
-        "block_write_p50_us",
-        "block_write_p99_us",
-    }
+    names = {"throttled_seconds", "block_write_p50_us", "block_write_p99_us"}
+    assert set(responses_of(rows, 1, 2)) == names
 
 
 def test_only_writes_of_the_measured_part_count() -> None:
@@ -129,8 +117,8 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(
     tick = f'printf \'{{"type": "printf", "data": "TICK %s\\\\n"}}\\n\' "$({now})"'
     tool.write_text(
         "#!/bin/sh\n[ $1 = --version ] && { echo v0.23.2; exit; }\n"
-        f"trap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep"
-        " 0.1\ndone\n"
+        f"trap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep 0.1\n"
+        "done\n"
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pagecage.agent import facts
 from pagecage.agent.collectors import bpftrace
 from pagecage.agent.collectors.bpftrace import FaultTracer, parts, tables_of
+from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracer import (
     TICK_SECONDS,
     TracerProgram,
@@ -79,6 +80,15 @@ def tracer(directory: Path) -> Iterator[FaultTracer]:
     made.stop()
 
 
+def traced(directory: Path, tracer: FaultTracer, seconds: float = 0.0) -> CollectorResult:
+    """Start the tracer, and return its excerpt of these seconds and the next tick."""
+    tracer.start()
+    begin = time.monotonic()
+    time.sleep(seconds)
+    tracer.wait_for_tick()
+    return tracer.excerpt({7}, begin, directory / "x.jsonl")
+
+
 def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(
     directory: Path, tracer: FaultTracer
 ) -> None:
@@ -111,10 +121,7 @@ def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: Fault
 
 def test_lost_events_are_reported(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='printf \'{"type": "lost_events", "data": {"events": 5}}\\n\'')
-    tracer.start()
-    begin = time.monotonic()
-    tracer.wait_for_tick()
-    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
+    outcome = traced(directory, tracer)
     assert outcome.status == "partial"
     assert outcome.lost_events >= 5
 
@@ -123,11 +130,9 @@ def test_one_that_is_not_installed(
     directory: Path, tracer: FaultTracer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    tracer.start()
     begin = time.monotonic()
-    tracer.wait_for_tick()
+    outcome = traced(directory, tracer)
     assert time.monotonic() - begin < 4 * TICK_SECONDS, "there is nothing to wait for"
-    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert (outcome.status, outcome.reason) == ("missing", "bpftrace is not installed")
 
 
@@ -158,10 +163,7 @@ def test_a_program_that_fails_is_followed_by_the_next_best(
     """bpftrace alone knows for certain what the kernel lets it attach."""
     refuse = "grep -q '^\\(fentry\\|kprobe\\):' \"$3\" && { echo 'ERROR: no' >&2; exit 1; }"
     write_bpftrace(directory, refuse)
-    tracer.start()
-    begin = time.monotonic()
-    tracer.wait_for_tick()
-    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
+    outcome = traced(directory, tracer)
     assert (tracer.reason, outcome.status) == (None, "ok")
     assert outcome.own == {
         "probes": [f"tracepoint:{name}" for name in TRACEPOINTS],
@@ -188,11 +190,7 @@ def test_a_kernel_without_any_probe(
 
 def test_a_tracer_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='[ "$n" -lt 3 ] || exit 1')
-    tracer.start()
-    begin = time.monotonic()
-    time.sleep(1.0)
-    tracer.wait_for_tick()
-    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
+    outcome = traced(directory, tracer, seconds=1.0)
     assert (outcome.status, outcome.reason) == ("failed", "bpftrace died while trials ran")
 
 

@@ -106,15 +106,10 @@ def test_slow_queries_of_residency_are_rare(
 
 
 def test_the_bars_of_several_files_are_one() -> None:
-    text = (
-        f"a.bin\n[{'o' * 60}] 30/60\r[{'O' * 60}] 60/60\nb.bin\n[{' ' * 60}] 0/60\n\n          "
-        " Files: 2\n"
-    )
-    assert parse_vmtouch(text) == {
-        "resident_pages": 60,
-        "total_pages": 120,
-        "bar": "O" * 30 + " " * 30,
-    }
+    first = f"a.bin\n[{'o' * 60}] 30/60\r[{'O' * 60}] 60/60\n"
+    text = f"{first}b.bin\n[{' ' * 60}] 0/60\n\n           Files: 2\n"
+    bar = "O" * 30 + " " * 30
+    assert parse_vmtouch(text) == {"resident_pages": 60, "total_pages": 120, "bar": bar}
 
 
 def test_a_sampler_that_never_began_can_be_stopped(around: CollectorContext) -> None:
@@ -160,23 +155,32 @@ def test_iostat_ends_with_whole_json(around: CollectorContext) -> None:
     assert json.loads(outcome.files[0].read_text())["sysstat"]["hosts"]
 
 
+UNREADABLE = "sadf cannot read sar.bin: Invalid system activity file"
+
+
 @pytest.mark.parametrize(
-    ("misbehaviour", "status", "reason"),
+    ("kind", "misbehaviour", "tool", "status", "reason"),
     [
-        ("DIES", "failed", "iostat died while the trial ran"),
-        ("CUTS", "partial", "iostat's JSON is cut off"),
+        (Iostat, "DIES", "iostat", "failed", "iostat died while the trial ran"),
+        (Iostat, "CUTS", "iostat", "partial", "iostat's JSON is cut off"),
+        (Sar, "DIES", "sar", "failed", "sar died while the trial ran"),
+        (Sar, "FAILS", "sadf", "partial", UNREADABLE),
     ],
 )
-def test_iostat_that_misbehaves(
+def test_a_tool_that_misbehaves(
     around: CollectorContext,
     monkeypatch: pytest.MonkeyPatch,
+    kind: type[Any],
     misbehaviour: str,
+    tool: str,
     status: str,
     reason: str,
 ) -> None:
-    monkeypatch.setenv(f"FAKE_{misbehaviour}", "iostat")
-    outcome = collect(Iostat(around), 0.3)
+    monkeypatch.setenv(f"FAKE_{misbehaviour}", tool)
+    outcome = collect(kind(around), 0.3)
     assert (outcome.status, outcome.reason) == (status, reason)
+    if reason == UNREADABLE:
+        assert [path.name for path in outcome.files] == ["sar.bin"]
 
 
 def test_iostat_that_does_not_end_is_ended(
@@ -193,23 +197,6 @@ def test_sar_is_read_back(around: CollectorContext) -> None:
     assert [path.name for path in outcome.files] == ["sar.bin", "sar.json"]
 
 
-def test_sar_that_cannot_be_read_back(
-    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "sadf")
-    outcome = collect(Sar(around))
-    assert (outcome.status, outcome.reason) == (
-        "partial",
-        "sadf cannot read sar.bin: Invalid system activity file",
-    )
-    assert [path.name for path in outcome.files] == ["sar.bin"]
-
-
-def test_sar_that_dies(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_DIES", "sar")
-    assert collect(Sar(around), 0.3).reason == "sar died while the trial ran"
-
-
 @pytest.mark.parametrize("kind", [Iostat, Sar, Vmtouch])
 def test_a_tool_that_is_not_installed_is_missing(
     around: CollectorContext, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
@@ -224,12 +211,8 @@ def test_a_tool_that_is_not_installed_is_missing(
 def test_vmtouch_draws_its_bars(around: CollectorContext) -> None:
     outcome = collect(Vmtouch(around))
     assert outcome.status == "ok"
-    first = rows(outcome.files[0])[0]
-    assert (first["resident_pages"], first["total_pages"], first["bar"]) == (
-        128,
-        256,
-        "O" * 30 + " " * 30,
-    )
+    first, bar = rows(outcome.files[0])[0], "O" * 30 + " " * 30
+    assert (first["resident_pages"], first["total_pages"], first["bar"]) == (128, 256, bar)
 
 
 def test_vmtouch_that_prints_no_bar(
@@ -270,13 +253,8 @@ def test_flags_are_named_and_none_is_lost(word: int) -> None:
 
 
 def test_flags_of_a_random_read_mapping() -> None:
-    assert decode(0x80D1, VM_FLAGS) == [
-        "VM_READ",
-        "VM_MAYREAD",
-        "VM_MAYEXEC",
-        "VM_MAYSHARE",
-        "VM_SEQ_READ",
-    ]
+    names = "VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SEQ_READ"
+    assert decode(0x80D1, VM_FLAGS) == names.split()
 
 
 def test_a_collector_that_died_is_in_the_record(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.collector_contexts import collector_context
 
-from pagecage.agent.collectors.collector import CollectorContext
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.collectors.perf_mem import (
     LOAD_RESPONSES,
     LoadRow,
@@ -19,11 +20,6 @@ from pagecage.agent.collectors.perf_mem import (
     record_command,
     responses_of,
 )
-from pagecage.linux.block_device import Disk
-from pagecage.linux.cgroup import Cgroup
-from pagecage.linux.child_processes import ToolProcesses
-from pagecage.linux.systemd import Systemd
-from pagecage.linux.trial_processes import CgroupProcesses
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
 AMD, OLDER = ((FIXTURES / f"report-{name}.txt").read_text() for name in ("amd", "older"))
@@ -45,21 +41,20 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CollectorContext
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr("pagecage.agent.collectors.perf_mem.find_obstacle", lambda: None)
-    disk = Disk("vda", "254:0", "/dev/vda", "ext4", "/")
-    cgroup = Path("/sys/fs/cgroup/pagecage.slice/trial.slice")
-    return CollectorContext(
-        tmp_path,
-        disk,
-        CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
-        (),
-        ToolProcesses(tmp_path),
-    )
+    return collector_context(tmp_path, Path("/sys/fs/cgroup/pagecage.slice/trial.slice"))
 
 
 def write_perf(directory: Path, record: str = "", report: str = f"cat {FIXTURES}/report-amd.txt"):
     path = directory / "bin/perf"
     path.write_text(PERF % (record, report))
     path.chmod(0o755)
+
+
+def recorded(context: CollectorContext) -> tuple[PerfMem, CollectorResult]:
+    collector = PerfMem(context)
+    collector.start()
+    collector.wait_until_recording()
+    return collector, collector.stop()
 
 
 def test_a_report_has_share_and_samples_of_each_level() -> None:
@@ -117,10 +112,8 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
     write_perf(
         context.directory, report=f'echo "$@" > {arguments}; cat {FIXTURES}/report-older.txt'
     )
-    collector = PerfMem(context)
-    collector.start()
-    collector.wait_until_recording()
-    assert collector.stop().status == "ok"
+    collector, recording = recorded(context)
+    assert recording.status == "ok"
     result, figures = collector.report(12.5, 13.25)
     assert "--time 12.500000000,13.250000000" in arguments.read_text()
     assert (result.status, result.lost_events) == ("partial", 17)
@@ -141,10 +134,7 @@ def test_a_perf_that_cannot_open_its_event_reports_its_own_words(
     context: CollectorContext,
 ) -> None:
     write_perf(context.directory, record="echo 'failed: no such event' >&2; exit 1")
-    collector = PerfMem(context)
-    collector.start()
-    collector.wait_until_recording()
-    result = collector.stop()
+    _, result = recorded(context)
     assert (result.status, result.reason) == (
         "failed",
         "perf died while the trial ran: failed: no such event",
@@ -154,10 +144,7 @@ def test_a_perf_that_cannot_open_its_event_reports_its_own_words(
 @pytest.mark.parametrize("report", ["echo 'broken file' >&2; exit 1", "echo '# no samples'"])
 def test_a_report_without_rows_is_a_failure(context: CollectorContext, report: str) -> None:
     write_perf(context.directory, report=report)
-    collector = PerfMem(context)
-    collector.start()
-    collector.wait_until_recording()
-    collector.stop()
+    collector, _ = recorded(context)
     result, figures = collector.report(0.0, 1.0)
     assert result.status == "failed"
     assert set(figures.values()) == {None}
@@ -201,19 +188,6 @@ def test_without_perf_it_is_missing(host: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_on_this_machine_it_records_or_names_its_obstacle(tmp_path: Path) -> None:
     """The real host: a virtual CPU has no such event."""
-    disk = Disk("vda", "254:0", "/dev/vda", "ext4", "/")
-    cgroup = Path("/sys/fs/cgroup")
-    collector = PerfMem(
-        CollectorContext(
-            tmp_path,
-            disk,
-            CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
-            (),
-            ToolProcesses(tmp_path),
-        )
-    )
-    collector.start()
-    collector.wait_until_recording()
-    result = collector.stop()
+    _, result = recorded(collector_context(tmp_path, Path("/sys/fs/cgroup")))
     assert (result.status == "missing") == (find_obstacle() is not None)
     assert (result.reason is None) == (result.status == "ok")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.collector_contexts import collector_context
 
 from pagecage.agent import settings
-from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.limits.fidelity import (
     IoMaxController,
     combined,
@@ -29,9 +29,6 @@ from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import Cgroup
-from pagecage.linux.child_processes import ToolProcesses
-from pagecage.linux.systemd import Systemd
-from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import (
     IO_MAX_KEY,
     BurstCredits,
@@ -52,8 +49,14 @@ def queue(machine: Machine, setting: str) -> Path:
     return machine.sys / "block/fakedisk/queue" / setting
 
 
-def test_requests_are_split_at_the_providers_io_size(machine: Machine) -> None:
-    journal = QueueSettingsJournal(machine.spool)
+@pytest.fixture
+def journal(machine: Machine) -> QueueSettingsJournal:
+    return QueueSettingsJournal(machine.spool)
+
+
+def test_requests_are_split_at_the_providers_io_size(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     [fidelity] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert queue(machine, "max_sectors_kb").read_text().strip() == "256"
     assert (fidelity.aspect, fidelity.state) == ("io_size", "exact")
@@ -62,11 +65,11 @@ def test_requests_are_split_at_the_providers_io_size(machine: Machine) -> None:
     assert queue(machine, "max_sectors_kb").read_text().strip() == "1280"
 
 
-def test_a_disk_with_smaller_requests_is_stricter(machine: Machine) -> None:
+def test_a_disk_with_smaller_requests_is_stricter(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     queue(machine, "max_hw_sectors_kb").write_text("128\n")
-    [fidelity] = count_as_provider(
-        IoAccounting(io_size_bytes=1024 * KIB), DISK, QueueSettingsJournal(machine.spool)
-    )
+    [fidelity] = count_as_provider(IoAccounting(io_size_bytes=1024 * KIB), DISK, journal)
     assert fidelity.state == "stricter"
     assert (
         "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)"
@@ -75,7 +78,7 @@ def test_a_disk_with_smaller_requests_is_stricter(machine: Machine) -> None:
 
 
 def test_a_refused_setting_is_reported_and_not_restored(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise HostError(
@@ -83,7 +86,6 @@ def test_a_refused_setting_is_reported_and_not_restored(
         )
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse)
-    journal = QueueSettingsJournal(machine.spool)
     [fidelity] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert fidelity.state == "looser"
     assert "1280 KiB count once here and 5 times at the provider" in fidelity.reason
@@ -102,10 +104,8 @@ def test_merging_by_the_provider_is_stricter_here_without_read_ahead() -> None:
     assert merged(None, None).state == "stricter"
 
 
-def test_a_shared_limit_is_divided_between_reads_and_writes(machine: Machine) -> None:
-    found = count_as_provider(
-        IoAccounting(None, True, True), DISK, QueueSettingsJournal(machine.spool)
-    )
+def test_a_shared_limit_is_divided_between_reads_and_writes(journal: QueueSettingsJournal) -> None:
+    found = count_as_provider(IoAccounting(None, True, True), DISK, journal)
     assert [(one.aspect, one.state) for one in found] == [
         ("merged", "stricter"),
         ("combined", "exact"),
@@ -129,13 +129,8 @@ def test_a_shared_limit_that_cannot_be_divided_is_looser() -> None:
     assert alone in combined(alone).reason
 
 
-def test_unknown_accounting_has_no_fidelity(machine: Machine) -> None:
-    assert (
-        count_as_provider(
-            IoAccounting(None, False, False), DISK, QueueSettingsJournal(machine.spool)
-        )
-        == []
-    )
+def test_unknown_accounting_has_no_fidelity(journal: QueueSettingsJournal) -> None:
+    assert count_as_provider(IoAccounting(None, False, False), DISK, journal) == []
 
 
 def test_latency_of_a_disk_made_for_the_trial() -> None:
@@ -201,8 +196,7 @@ class Disklike:
         )
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
-        processes = CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=self.cgroup))
-        self.around = CollectorContext(folder, disk, processes, (), ToolProcesses(folder))
+        self.around = collector_context(folder, self.cgroup, disk=disk)
 
     def count(self) -> None:
         (self.cgroup / "io.stat.new").write_text(
@@ -223,14 +217,16 @@ class Disklike:
             time.sleep(0.005)
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def started(folder: Path, **changes: Any) -> tuple[Disklike, IoMaxController]:
+    """Start a controller of a cage with these changes."""
+    disk = Disklike(folder)
+    controller = IoMaxController(disk.around, cage(**changes))
+    controller.start()
+    return disk, controller
 
 
 def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
-    disk = Disklike(tmp_path)
-    controller = IoMaxController(disk.around, cage(held=18_000))
-    controller.start()
+    disk, controller = started(tmp_path, held=18_000)
     try:
         assert disk.cap() == 1000
     finally:
@@ -238,9 +234,7 @@ def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
 
 
 def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
-    disk = Disklike(tmp_path)
-    controller = IoMaxController(disk.around, cage(held=600))
-    controller.start()
+    disk, controller = started(tmp_path, held=600)
     disk.read_until_drained()
     drained = disk.cap()
     wait_until(lambda: disk.cap() > 100, 20)  # on a busy machine, a late tick leaves a debt
@@ -261,7 +255,7 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
         if "IOReadIOPSMax" in change
     ]
     assert (caps[0], min(caps)) == (1000, 100)
-    series = rows(outcome.files[0])
+    series = [json.loads(line) for line in outcome.files[0].read_text().splitlines()]
     seconds = series[-1]["t"] - series[0]["t"]
     assert series[-1]["buckets"][0]["credits"] == pytest.approx(
         600 + 100 * seconds - int(disk.reads), abs=1
@@ -335,8 +329,7 @@ def test_a_limit_overwritten_at_once_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = refuse(monkeypatch, 2)
-    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
-    controller.start()
+    _, controller = started(tmp_path, held=18_000)
     wait_until(lambda: len(asked) >= 3, 20)
     assert controller.stop().status == "ok"
     assert asked[:3] == [{"IOReadIOPSMax": 1000, "IOWriteIOPSMax": 1000}] * 3
@@ -347,8 +340,7 @@ def test_a_limit_that_is_never_kept_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = refuse(monkeypatch, 1000)
-    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
-    controller.start()
+    _, controller = started(tmp_path, held=18_000)
     wait_until(lambda: len(asked) >= 5, 20)
     time.sleep(0.3)  # for a sixth, which must not come
     assert "riops is 100, not 1000" in (controller.stop().reason or "")
@@ -357,9 +349,7 @@ def test_a_limit_that_is_never_kept_is_reported(
 
 def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io_max: None) -> None:
     """A drained bucket refills while a scope is made, and is drained again at the start."""
-    disk = Disklike(tmp_path)
-    controller = IoMaxController(disk.around, cage(held=18_000, start="drained"))
-    controller.start()
+    disk, controller = started(tmp_path, held=18_000, start="drained")
     wait_until(lambda: disk.cap() > 100, 20)
     refilled = disk.cap()
     controller.begin()
@@ -369,9 +359,7 @@ def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io
 
 
 def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
-    disk = Disklike(tmp_path)
-    controller = IoMaxController(disk.around, cage())
-    controller.start()
+    disk, controller = started(tmp_path)
     (disk.cgroup / "io.stat").unlink()
     wait_until(lambda: controller.to_json()["error"] is not None, 20)
     outcome = controller.stop()
@@ -381,9 +369,7 @@ def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
 
 
 def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max: None) -> None:
-    disk = Disklike(tmp_path)
-    controller = IoMaxController(disk.around, cage(held=18_000))
-    controller.start()
+    disk, controller = started(tmp_path, held=18_000)
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
     wait_until(lambda: len(controller.to_json()["changes"]) == 4, 20)
     controller.stop()

@@ -17,20 +17,16 @@ from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.programs import command
 from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.session import run_trial
-from pagecage.agent.storage import Storage
+from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.record import read_records
-from pagecage.model.requirements import MissedRequirement
+from pagecage.model.requirements import RequirementMissed
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
+from tests.builders.service_trials import free_port, listens
+from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, Machine, frames_of, make_session, make_trial
-
-SERVER = """
-import socket, sys, time
-s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-time.sleep(60)
-"""
 
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
@@ -68,13 +64,35 @@ def test_a_failure_has_its_status_and_last_line(machine: Machine) -> None:
     assert record.is_final
 
 
-def test_77_is_a_status_like_any_other(machine: Machine) -> None:
-    assert carry_out(machine, "exit 77").outcome == "failed"
+JOIN = 'echo $! >>"$FAKE_SLICE/cgroup.procs"'
 
 
-def test_a_signal_is_reported(machine: Machine) -> None:
-    record = carry_out(machine, "kill -9 $$")
-    assert (record.outcome, record.error) == ("failed", "it ended by signal 9")
+@pytest.mark.parametrize(
+    ("script", "outcome", "error"),
+    [
+        pytest.param("exit 77", "failed", "it ended with status 77", id="77 is like any other"),
+        pytest.param("kill -9 $$", "failed", "it ended by signal 9", id="a signal"),
+        pytest.param(
+            'printf "oom_kill 1\\n" >"$FAKE_SLICE/memory.events"; kill -9 $$',
+            "oom_killed",
+            None,
+            id="out of memory is an answer",
+        ),
+        pytest.param(
+            'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"',
+            "ok",
+            None,
+            id="literal arguments keep their braces",
+        ),
+        pytest.param(
+            f"sleep 0.1 & {JOIN}; exit 0", "ok", None, id="children that exit soon are no daemons"
+        ),
+        pytest.param('test -z "$(cat)"', "ok", None, id="without input there is end of file"),
+    ],
+)
+def test_outcomes(machine: Machine, script: str, outcome: str, error: str | None) -> None:
+    record = carry_out(machine, script)
+    assert (record.outcome, record.error) == (outcome, error)
 
 
 def test_a_scope_that_does_not_start_is_not_its_failure(
@@ -85,20 +103,6 @@ def test_a_scope_that_does_not_start_is_not_its_failure(
     assert record.outcome == "failed"
     assert "its scope was not started: Failed to start transient scope unit" in (record.error or "")
     assert not record.is_final
-
-
-def test_out_of_memory_is_an_answer(machine: Machine) -> None:
-    record = carry_out(machine, 'printf "oom_kill 1\\n" >"$FAKE_SLICE/memory.events"; kill -9 $$')
-    assert (record.outcome, record.error) == ("oom_killed", None)
-
-
-def test_literal_arguments_keep_their_braces(machine: Machine) -> None:
-    assert (
-        carry_out(
-            machine, 'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"'
-        ).outcome
-        == "ok"
-    )
 
 
 def test_it_takes_too_long(machine: Machine) -> None:
@@ -171,33 +175,18 @@ def test_one_that_never_serves_is_timed_out(machine: Machine) -> None:
     assert record.response["ready_seconds"] is None
 
 
-@pytest.fixture
-def port() -> int:
-    """Return a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-def test_it_serves_when_it_listens(machine: Machine, port: int, tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(SERVER)
-    record = carry_out(
-        machine, f"sleep 0.3; exec python3 -S {tmp_path}/server.py {port}", ready_port=port
-    )
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("sleep 0.4; exec {}", id="the main process"),
+        pytest.param(f"(sleep 0.4; exec {{}}) & {JOIN}", id="a daemon"),
+    ],
+)
+def test_it_serves_when_it_or_its_child_in_the_cage_listens(machine: Machine, script: str) -> None:
+    port = free_port()
+    record = carry_out(machine, script.format(listens(port)), ready_port=port)
     assert (record.outcome, record.error) == ("ok", None)
-    assert 0.3 <= (record.response["ready_seconds"] or 0) < 10
-    assert machine.left() == []
-
-
-def test_a_daemon_may_serve(machine: Machine, port: int, tmp_path: Path) -> None:
-    """The main process ends at once; its child in the cage listens later."""
-    (tmp_path / "server.py").write_text(SERVER)
-    script = (
-        f"(sleep 0.4; exec python3 -S {tmp_path}/server.py {port}) & echo $!"
-        ' >>"$FAKE_SLICE/cgroup.procs"'
-    )
-    record = carry_out(machine, script, ready_port=port)
-    assert (record.outcome, record.error) == ("ok", None)
-    assert (record.response["ready_seconds"] or 0) >= 0.4
+    assert 0.4 <= (record.response["ready_seconds"] or 0) < 10
     assert machine.left() == []
 
 
@@ -211,19 +200,12 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
 
 
 def test_a_daemon_is_reported(machine: Machine) -> None:
-    record = carry_out(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
+    record = carry_out(machine, f"sleep 60 & {JOIN}; exit 0")
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
     assert record.exit.left_behind[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
-
-
-def test_children_that_exit_soon_are_not_daemons(machine: Machine) -> None:
-    assert (
-        carry_out(machine, 'sleep 0.1 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0').outcome
-        == "ok"
-    )
 
 
 def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) -> None:
@@ -236,9 +218,7 @@ def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) 
     assert f"left the cage for {elsewhere}" in (record.error or "")
     assert record.exit.escaped[0]["name"] == "sleep"
     escaped = record.exit.escaped[0]["pid"]
-    while identify(escaped) is not None and time.monotonic() - began < 15:
-        time.sleep(0.01)  # after SIGKILL, the process that adopts orphans may reap it late
-    assert identify(escaped) is None
+    wait_until(lambda: identify(escaped) is None)  # who adopts orphans may reap it late
 
 
 def test_output_is_streamed_unchanged(machine: Machine) -> None:
@@ -254,10 +234,6 @@ def test_output_is_not_streamed_by_default(machine: Machine) -> None:
     out = io.BytesIO()
     carry_out(machine, "echo much", out)
     assert not [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
-
-
-def test_without_input_it_reads_end_of_file(machine: Machine) -> None:
-    assert carry_out(machine, 'test -z "$(cat)"').outcome == "ok"
 
 
 def test_a_missing_program_names_its_package(machine: Machine) -> None:
@@ -311,12 +287,9 @@ def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -
 
 
 def test_placeholders_in_paths_are_filled_in_unless_literal(machine: Machine, files: Path) -> None:
-    assert (
-        carry_out(
-            machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False
-        ).outcome
-        == "ok"
-    )
+    below = ("{data_dir}/own",)
+    filled = carry_out(machine, "true", data_paths=below, cache="any", is_literal=False)
+    assert filled.outcome == "ok"
     (machine.data / "{file}").write_text("x")
     named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
     assert (named.outcome, named.cache.file_bytes) == ("ok", 1)
@@ -396,11 +369,9 @@ def test_what_calibration_reads(
     files = ProgramFiles(
         (own,), replace(disk, maj_min="8:0", node="/dev/other") if where == "elsewhere" else disk
     )
-    found = CommandProgram(run).calibration_file(
-        Storage("data", disk, machine.data, is_own=where == "disk of the trial"),
-        files,
-        run.trial.cage,
-    )
+    own_disk = TrialDisk("data", disk, machine.data, is_own=where == "disk of the trial")
+    storage = Storage({"data": own_disk})
+    found = CommandProgram(run).calibration_file(storage, files, run.trial.cage)
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
 
@@ -419,8 +390,7 @@ def test_residency_of_another_users_file_is_hidden(
     """Since Linux 5.2 only the owner, users with write access and root may query residency."""
     monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
-    missed = data_files.find_files((files,))
-    assert isinstance(missed, MissedRequirement)
-    assert "belongs to another user and is read-only" in missed.reason
+    with pytest.raises(RequirementMissed, match="belongs to another user and is read-only"):
+        data_files.find_files((files,))
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
-    assert not isinstance(data_files.find_files((files,)), MissedRequirement)
+    assert len(data_files.find_files((files,))) == 3

@@ -90,22 +90,18 @@ def test_without_fio_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_figures_are_all_jobs_together_over_the_longest() -> None:
-    end = end_of(
-        report_of(job(), job(runtime=1000, io_bytes=4096 * 30, total_ios=30)),
-        ["offset_increment=50%"],
-        4096 * 40,
-    )
-    assert (end["seconds"], end["bytes"], end["blocks"], end["covered_fraction"]) == (
-        1.0,
-        4096 * 40,
-        40,
-        1.0,
-    )
-    assert end["response"]["fio_reads_per_second"] == 40
-    assert end["response"]["fio_read_bytes_per_second"] == 4096 * 40
-    assert end["response"]["fio_p50_us"] == 1
-    assert end["response"]["fio_p99_us"] == 50
-    assert end["response"]["covered_times"] is None
+    report = report_of(job(), job(runtime=1000, io_bytes=4096 * 30, total_ios=30))
+    end = end_of(report, ["offset_increment=50%"], 4096 * 40)
+    figures = {"seconds": 1.0, "bytes": 4096 * 40, "blocks": 40, "covered_fraction": 1.0}
+    assert {key: end[key] for key in figures} == figures
+    response = {
+        "fio_reads_per_second": 40,
+        "fio_read_bytes_per_second": 4096 * 40,
+        "fio_p50_us": 1,
+        "fio_p99_us": 50,
+        "covered_times": None,
+    }
+    assert {key: end["response"][key] for key in response} == response
     assert sum(thread["major_faults"] for thread in end["threads"]) == 6
     assert end["fio_version"] == "fio-3.39"
 
@@ -148,24 +144,18 @@ def test_own_figures_take_no_standard_name() -> None:
     assert not STANDARD_RESPONSES & set(own)
 
 
-def test_figures_of_the_end_line_may_be_repeated() -> None:
-    assert wrong_response({"bytes_per_second": 1.0, "major_faults": 0}) is None
-
-
-def test_a_workload_may_report_ready_seconds():
-    assert wrong_response({"ready_seconds": 1.0}) is None
+@pytest.mark.parametrize(
+    "own", [{"bytes_per_second": 1.0, "major_faults": 0}, {"ready_seconds": 1}]
+)
+def test_figures_of_the_end_line_and_the_readiness_may_be_reported(own: Any) -> None:
+    assert wrong_response(own) is None
 
 
 @pytest.mark.parametrize(
     "own",
     [
-        [],
-        {"read_seconds": 1.0},
-        {"Speed": 1},
-        {"p 1": 2},
-        {"rate": "fast"},
-        {"is_on": True},
-        {"nested": {}},
+        *([], {"read_seconds": 1.0}, {"Speed": 1}, {"p 1": 2}),
+        *({"rate": "fast"}, {"is_on": True}, {"nested": {}}),
     ],
 )
 def test_a_wrong_response_is_reported(own: Any) -> None:

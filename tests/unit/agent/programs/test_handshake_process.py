@@ -48,10 +48,16 @@ def soon(seconds: float = 10.0) -> float:
     return time.monotonic() + seconds
 
 
-def test_ready_go_samples_end_exit() -> None:
-    with running("good.py") as workload:
+@contextmanager
+def going(program: str) -> Iterator[HandshakeProcess]:
+    with running(program) as workload:
         assert workload.wait_for("ready", deadline=soon())
         workload.go()
+        yield workload
+
+
+def test_ready_go_samples_end_exit() -> None:
+    with going("good.py") as workload:
         assert workload.wait_for("end", deadline=soon())
         assert workload.samples == [{"seconds": 0.25, "bytes": 524288}]
         assert workload.end["checksum_ok"] is True
@@ -66,9 +72,7 @@ def test_it_waits_for_go() -> None:
 
 
 def test_it_waits_for_its_input_to_close() -> None:
-    with running("good.py") as workload:
-        workload.wait_for("ready", deadline=soon())
-        workload.go()
+    with going("good.py") as workload:
         workload.wait_for("end", deadline=soon())
         time.sleep(0.1)
         assert workload.process.poll() is None
@@ -91,35 +95,28 @@ def test_it_dies_before_it_is_ready(program: str, status: int, last_line: str) -
 
 
 def test_it_dies_before_its_end() -> None:
-    with running("dies_before_end.py") as workload:
-        assert workload.wait_for("ready", deadline=soon())
-        workload.go()
+    with going("dies_before_end.py") as workload:
         assert not workload.wait_for("end", deadline=soon())
         assert workload.finish() == -11
         assert len(workload.samples) == 1
 
 
 def test_a_flood_of_samples_is_kept_whole_and_quickly() -> None:
-    with running("floods_stdout.py") as workload:
-        workload.wait_for("ready", deadline=soon())
-        workload.go()
+    with going("floods_stdout.py") as workload:
         assert workload.wait_for("end", deadline=soon(60))
         assert [sample["number"] for sample in workload.samples] == list(range(20_000))
 
 
 def test_a_flood_cannot_outlast_the_deadline() -> None:
-    with running("floods_for_ever.py") as workload:
-        workload.wait_for("ready", deadline=soon())
-        workload.go()
+    with going("floods_for_ever.py") as workload:
         begin = time.monotonic()
         assert not workload.wait_for("end", deadline=soon(0.3))
         assert time.monotonic() - begin < 5
 
 
 def test_the_last_line_of_standard_error_is_kept() -> None:
-    with running(
-        shell("yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3")
-    ) as workload:
+    script = "yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3"
+    with running(shell(script)) as workload:
         assert workload.finish() == 3
         assert workload.last_line() == "the reason"
         assert len(workload.tail._bytes) <= 2000
@@ -133,9 +130,7 @@ def test_without_output_there_is_no_last_line() -> None:
 
 def test_a_workload_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gated_process, "_GRACE_SECONDS", 0.3)
-    with running("never_exits.py") as workload:
-        workload.wait_for("ready", deadline=soon())
-        workload.go()
+    with going("never_exits.py") as workload:
         assert workload.wait_for("end", deadline=soon())
         assert workload.finish() == -9
         assert "did not exit" in (workload.last_line() or "")
@@ -285,10 +280,24 @@ def test_work_before_go_is_a_breach() -> None:
         conversation.take({"type": "end", "seconds": 1})
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, True, 1.5, 10**400])
-def test_another_version_is_refused(version: object) -> None:
-    with pytest.raises(HandshakeBreach, match="this pagecage speaks version 1") as refusal:
-        Conversation().take({"type": "ready", "protocol": version})
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        *(
+            ({"protocol": version}, "this pagecage speaks version 1")
+            for version in (0, 2, "1", None, True, 1.5, 10**400)
+        ),
+        *(
+            ({"evicted_bytes": evicted}, "evicted_bytes")
+            for evicted in (-1, 0.5, "all", True, None)
+        ),
+    ],
+)
+def test_another_version_and_what_is_no_count_are_refused(
+    content: dict[str, object], says: str
+) -> None:
+    with pytest.raises(HandshakeBreach, match=says) as refusal:
+        Conversation().take({"type": "ready", **content})
     assert sentence(str(refusal.value))
 
 
@@ -322,12 +331,6 @@ def test_an_end_with_a_wrong_key_is_a_breach(content: dict[str, Any], says: str)
         conversation.take({"type": "end", **content})
     assert says in str(refusal.value)
     assert conversation.end == {}
-
-
-@pytest.mark.parametrize("evicted", [-1, 0.5, "all", True, None])
-def test_evicted_bytes_are_a_count(evicted: object) -> None:
-    with pytest.raises(HandshakeBreach, match="evicted_bytes"):
-        Conversation().take({"type": "ready", "evicted_bytes": evicted})
 
 
 def test_a_figure_longer_than_a_double_is_refused() -> None:

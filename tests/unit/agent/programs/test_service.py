@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,9 @@ from pagecage.agent.programs.service import OUTPUT_BYTES, LoadOutput, split_cpus
 from pagecage.model.services import MetricPattern
 from pagecage.model.trial import CommandSpec
 from pagecage.process import identify
-from tests.builders.service_trials import SERVES, carry_out, free_port
+from tests.builders.service_trials import SERVES, carry_out, free_port, listens
+from tests.builders.waiting import wait_until
 from tests.fake_host.machine import Machine, frames_of
-
-SERVER = """
-import socket, sys, time
-s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-time.sleep(60)
-"""
 
 
 def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> None:
@@ -137,26 +133,20 @@ def test_metrics_in_json(machine: Machine) -> None:
     assert (record.response["p99_ms"], record.response["errors"]) == (3.5, 0)
 
 
-def test_it_serves_when_it_listens(machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param("exec {}", id="the main process"),
+        pytest.param('{} & echo $! >>"$FAKE_SLICE/cgroup.procs"', id="a daemon"),
+    ],
+)
+def test_it_serves_when_it_or_its_child_in_the_cage_listens(machine: Machine, server: str) -> None:
     port = free_port()
-    (tmp_path / "server.py").write_text(SERVER)
+    connect = f'import socket; socket.create_connection(("127.0.0.1", {port}))'
     record = carry_out(
         machine,
-        f"python3 -S -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'"
-        " && echo tps = 1",
-        f"exec python3 -S {tmp_path}/server.py {port}",
-        CommandSpec(ready_port=port, is_literal=True),
-    )
-    assert (record.outcome, record.error) == ("ok", None)
-
-
-def test_a_daemon_may_serve(machine: Machine, tmp_path: Path) -> None:
-    port = free_port()
-    (tmp_path / "server.py").write_text(SERVER)
-    record = carry_out(
-        machine,
-        "sleep 0.3; echo tps = 1",
-        f'python3 -S {tmp_path}/server.py {port} & echo $! >>"$FAKE_SLICE/cgroup.procs"',
+        f"python3 -S -c '{connect}' && sleep 0.3 && echo tps = 1",
+        server.format(listens(port)),
         CommandSpec(ready_port=port, is_literal=True),
     )
     assert (record.outcome, record.error) == ("ok", None)
@@ -176,10 +166,8 @@ def test_nothing_of_a_load_survives(machine: Machine, tmp_path: Path) -> None:
     load = f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 60' & sleep 0.3; echo tps = 1"
     record = carry_out(machine, load)
     assert record.outcome == "ok", record.error
-    left, until = int((tmp_path / "pid").read_text()), time.monotonic() + 10
-    while identify(left) is not None and time.monotonic() < until:
-        time.sleep(0.01)
-    assert identify(left) is None
+    left = int((tmp_path / "pid").read_text())
+    wait_until(lambda: identify(left) is None)
 
 
 def test_a_port_that_is_taken_names_its_process(machine: Machine) -> None:
@@ -221,18 +209,33 @@ def test_a_load_that_fails_since_the_server_died_is_not_blamed(machine: Machine)
 
 
 @pytest.mark.parametrize(
-    ("changes", "during"),
+    ("load", "server", "changes", "error"),
     [
-        ({"warm_up_seconds": 20.0}, "while it was warmed up"),
-        ({"settle_seconds": 20.0}, "while it settled"),
+        (
+            "sleep 30",
+            DIES.format(1),
+            {"warm_up_seconds": 20.0},
+            "the server ended by signal 9 while it was warmed up: no space left",
+        ),
+        (
+            "sleep 30",
+            DIES.format(1),
+            {"settle_seconds": 20.0},
+            "the server ended by signal 9 while it settled: no space left",
+        ),
+        (
+            "exit 2",
+            SERVES,
+            {"warm_up_seconds": 5.0},
+            "the load ended with status 2 in the warm-up",
+        ),
     ],
 )
-def test_a_server_that_dies_before_the_window(
-    machine: Machine, changes: dict[str, float], during: str
+def test_an_end_before_the_window(
+    machine: Machine, load: str, server: str, changes: dict[str, float], error: str
 ) -> None:
-    record = carry_out(machine, "sleep 30", DIES.format(1), **changes)
-    assert record.error == f"the server ended by signal 9 {during}: no space left"
-    assert record.measured is None
+    record = carry_out(machine, load, server, **changes)
+    assert (record.error, record.measured) == (error, None)
 
 
 def test_a_server_that_ends_before_it_serves(machine: Machine) -> None:
@@ -241,19 +244,28 @@ def test_a_server_that_ends_before_it_serves(machine: Machine) -> None:
     assert record.failed_status == 4
 
 
-@pytest.mark.parametrize(("patience", "limit", "seconds"), [(0.5, 20.0, "0.5"), (None, 0.7, "0.7")])
-def test_a_server_that_never_serves(
-    machine: Machine, patience: float | None, limit: float, seconds: str
+NEVER = "exec sleep 60"
+
+
+@pytest.mark.parametrize(
+    ("load", "server", "changes", "limit", "error"),
+    [
+        (
+            "echo tps = 1",
+            NEVER,
+            {"ready_timeout_seconds": 0.5},
+            20.0,
+            "the server did not serve within 0.5 s",
+        ),
+        ("echo tps = 1", NEVER, {}, 0.7, "the server did not serve within 0.7 s"),
+        (NEVER, SERVES, {"warm_up_seconds": 30.0}, 2, "the load did not finish within 2 s"),
+    ],
+)
+def test_what_takes_too_long(
+    machine: Machine, load: str, server: str, changes: dict[str, Any], limit: float, error: str
 ) -> None:
-    record = carry_out(
-        machine,
-        "echo tps = 1",
-        "exec sleep 60",
-        ready_timeout_seconds=patience,
-        trial={"timeout_seconds": limit},
-    )
-    expected = f"the server did not serve within {seconds} s"
-    assert (record.outcome, record.error) == ("timed_out", expected)
+    record = carry_out(machine, load, server, trial={"timeout_seconds": limit}, **changes)
+    assert (record.outcome, record.error) == ("timed_out", error)
     assert machine.left() == []
 
 
@@ -264,18 +276,6 @@ def test_a_load_that_fails(machine: Machine) -> None:
     assert record.is_programs_own_failure
     assert record.failed_status == 2
     assert not record.exit.ended_by_itself
-
-
-def test_a_load_that_fails_in_the_warm_up(machine: Machine) -> None:
-    record = carry_out(machine, "exit 2", warm_up_seconds=5.0)
-    assert record.error == "the load ended with status 2 in the warm-up"
-    assert record.measured is None
-
-
-def test_a_warm_up_longer_than_the_trial(machine: Machine) -> None:
-    record = carry_out(machine, "exec sleep 60", warm_up_seconds=30.0, trial={"timeout_seconds": 2})
-    expected = "the load did not finish within 2 s"
-    assert (record.outcome, record.error) == ("timed_out", expected)
 
 
 def test_a_load_that_does_not_end(machine: Machine) -> None:
