@@ -248,7 +248,7 @@ class Trial:
 
     @property
     def identity(self) -> Json:
-        """What a trial and its records have in common, by the keys of a record."""
+        """The values that a trial shares with its records, by the keys of a record."""
         keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
         return {key: getattr(self, key) for key in keys}
 
