@@ -19,8 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, draw_legend, format_value_axis
-from analysis.figures.style import LINES, MARKERS, MOST_GROUPS, TreatmentStyle
+from analysis.figures.charts import WIDTH, draw_legend, format_value_axis, label_lines
+from analysis.figures.style import MOST_GROUPS, TreatmentStyle
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
 
@@ -125,10 +125,7 @@ def _figure(
             if len(levels) > 1:
                 # Each panel has one level, so that line and marker may distinguish the treatments
                 # of one colour instead.
-                alike = (styles[one].others for one in names if styles[one].number == style.number)
-                turn = list(dict.fromkeys(alike)).index(style.others)
-                line, marker = LINES[turn % len(LINES)], MARKERS[turn % len(MARKERS)]
-                style = replace(style, line=line, marker=marker)
+                style = replace(style, line=style.curve_line, marker=style.curve_marker)
             line_df, count_df = (df[df["treatment"] == name] for df in (rows, counts))
             _draw_line(axes, line_df, count_df, named, style, label)
         axes.set_title(level)
@@ -177,6 +174,9 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
     format_value_axis(panels[0], response)
     panels[0].set_ylabel("time")
     last = panels[-1]
+    if len(panels) == 1:
+        label_lines(last)
+        return
     for line in (line for axes in panels[:-1] for line in axes.lines):
         if line.get_label() not in last.get_legend_handles_labels()[1]:
             like = last.plot([], [], label=line.get_label(), color=line.get_color())[0]
