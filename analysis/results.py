@@ -54,7 +54,7 @@ class Formats(Generic[T]):
         report = self.report(result)
         if form == "markdown":
             return to_markdown(report)
-        return terminal_text(report, whole=form == "whole")
+        return terminal_text(report, whole=form == "whole" or not report.rest)
 
 
 RUN = Formats[Run](run.as_json, run.run_report, run.as_csv)

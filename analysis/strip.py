@@ -196,9 +196,9 @@ def _trust(run: Run) -> str:
     parts = [f"{len(included)} of {len(run.plan['trials'])} trials"]
     if counts:
         parts.append(f"n {counts[0]}" + (f" to {counts[-1]}" if counts[1:] else ""))
-    parts.append("emulated CPU, its times are not comparable" if run.is_emulated else "real CPU")
+    parts.append("emulated CPU (times not comparable)" if run.is_emulated else "real CPU")
     if unproven := sum(trial.lacks_proof for trial in included):
-        parts.append(f"{unproven} without proof of their limits or of a quiet host")
+        parts.append(f"{unproven} without full proof (°)")
     if named := included_by_name(run):
         parts.append(f"included by name: {', '.join(named)}")
     return ", ".join(parts)

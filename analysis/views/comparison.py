@@ -92,7 +92,7 @@ def comparison_strip(comparison: Comparison) -> Strip:
     ]
     text = f"{response_title(response)}, {last}: {'; '.join(parts)}"
     emulated = any(run.is_emulated for _, run in runs)
-    cpu = "emulated CPU, its times are not comparable" if emulated else "real CPU"
+    cpu = "emulated CPU (times not comparable)" if emulated else "real CPU"
     return Strip(
         text[:1].upper() + text[1:],
         "; ".join(limits),

@@ -108,7 +108,7 @@ class Results:
         """The findings in sentences, and a search for memory."""
         items, search = answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
-        return Html(f"<h2>Answer</h2>{answer}{search}") if answer or search else None
+        return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
 
     @property
     def cells(self) -> Html:

@@ -245,7 +245,7 @@ def run_report(run: Run) -> Report:
         rest[:0] = [Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep)]
     else:
         first.append(table)
-    rest = [Heading("Answer"), *rest, *([table] if table not in first else [])]
+    rest = [Heading("Findings"), *rest, *([table] if table not in first else [])]
     rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run), *_verdicts(run)]
     rest += [*claims_section(run), *minima_section(run)]
     if line := claims_line(run, results):
