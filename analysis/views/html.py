@@ -25,6 +25,7 @@ from pagecage.report.model import (
     Paragraph,
     Report,
     Strip,
+    Table,
     Tone,
 )
 from pagecage.whole_files import write_whole
@@ -67,15 +68,6 @@ def folded_table(
     return folded(f"{summary}{number}", table_html(frame, kind, summary, is_title=False))
 
 
-def blank_repeats(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
-    """Blank the levels of the first columns that repeat the row above."""
-    shown = frame.copy()
-    for column in range(max(0, columns)):
-        above = frame.iloc[:, : column + 1].shift().eq(frame.iloc[:, : column + 1]).all(axis=1)
-        shown.iloc[:, column] = frame.iloc[:, column].mask(above, "")
-    return shown
-
-
 def table_html(
     frame: pd.DataFrame, kind: str = "", caption: str = "", *, is_title: bool = True
 ) -> Html | None:
@@ -106,26 +98,10 @@ def table_html(
 _FIRST_CELL = re.compile(r"(<tr>\s*)<td>(.*?)</td>", re.DOTALL)
 
 
-class Shaded(str):
-    """A cell's text with a shade from 0 to SHADES - 1, the darkest of which is the slowest."""
-
-    shade: int
-
-    def __new__(cls, text: str, shade: int) -> Shaded:
-        """Return the text with its shade."""
-        found = super().__new__(cls, text)
-        found.shade = shade
-        return found
-
-
-SHADES = 7
-"""Shades of a table; the style sheet has a colour for each."""
-
-
 def _cell_html(value: object) -> str:
     """Return a cell's first line, and further lines in small below it; marks are coloured."""
     first, *rest = escape(str(value)).split("\n")
-    kind = f"heat h{value.shade}" if isinstance(value, Shaded) else _MARKED.get(first[:1])
+    kind = _MARKED.get(first[:1])
     text = f'<span class="{kind}">{first}</span>' if kind else first
     return text + "".join(map(_small, rest))
 
@@ -207,19 +183,22 @@ def _block(block: Block) -> str:
         case Folded(summary, blocks):
             part = folded(summary, blocks_html(blocks))
             return f"{part.text}\n" if part else ""
-    if not block.rows:
+    return block_table_html(block)
+
+
+def block_table_html(table: Table, kind: str = "") -> str:
+    """Return a table as a scrollable one; empty without rows."""
+    if not table.rows:
         return ""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in block.columns)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     rows = "".join(
         f"<tr>{_cell(first, _ROW_HEAD)}{''.join(map(_cell, others))}</tr>\n"
-        for first, *others in block.rows
+        for first, *others in table.rows
     )
-    caption = f"<caption>{escape(block.caption)}</caption>" if block.caption else ""
-    whole = (
-        f'<table class="pagecage">{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{rows}</tbody></table>"
-    )
-    return f'<div class="scroll">{whole}</div>\n'
+    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    classes = f"pagecage {kind}".strip()
+    whole = f'<table class="{classes}">{caption}<thead><tr>{head}</tr></thead>'
+    return f'<div class="scroll">{whole}<tbody>\n{rows}</tbody></table></div>\n'
 
 
 def strip_html(strip: Strip) -> str:
@@ -257,7 +236,7 @@ _ROW_HEAD = 'th scope="row"'
 
 
 def _cell(cell: Cell, tag: str = "td") -> str:
-    kind = _CLASSES[cell.tone]
+    kind = _CLASSES[cell.tone] if cell.shade is None else f"heat h{cell.shade}"
     text = f'<span class="{kind}">{escape(cell.text)}</span>' if kind else escape(cell.text)
     lines = escape(cell.detail).split("\n") if cell.detail else []
     return f"<{tag}>{text}{''.join(map(_small, lines))}</{tag.partition(' ')[0]}>"

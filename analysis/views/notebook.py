@@ -13,20 +13,18 @@ from analysis import alt_text, memory, sweep
 from analysis.articles import tables
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
-from analysis.cells import causes, fidelity_lines, make_cell, treatments
+from analysis.cells import causes, fidelity_lines
 from analysis.data import frames
 from analysis.data.events import fault_event_table
 from analysis.data.load import include_by_name, load_run
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
-from analysis.formatting import response_title
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
 from analysis.views.custom_collectors import own_section
 from analysis.views.html import (
     Html,
-    Shaded,
-    blank_repeats,
+    block_table_html,
     blocks_html,
     definition_text_html,
     figure_html,
@@ -113,14 +111,9 @@ class Results:
     @property
     def cells(self) -> Html:
         """The experiment's table; the slowest figure is the darkest."""
-        layout = self.run.layout
-        made = [make_cell(self.run, one, self.run.response) for one in treatments(self.run)]
-        caption = f"{response_title(self.run.response)}: {run.table_caption(self.run, made)}"
-        frame = blank_repeats(run.cell_table(self.run), len(layout.down) - 1)
-        shaded = any(isinstance(one, Shaded) for one in frame.to_numpy().ravel())
-        caption += "; dark is slow" if shaded else ""
-        table = table_html(frame, "cells" if layout.across else "cells rows", caption)
-        return Html((table.text if table else "") + blocks_html(ratio_sections(self.run)))
+        kind = "cells" if self.run.layout.across else "cells rows"
+        table = block_table_html(run.main_table(self.run), kind)
+        return Html(table + blocks_html(ratio_sections(self.run)))
 
     @property
     def tables(self) -> Html | None:

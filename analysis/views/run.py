@@ -45,6 +45,7 @@ from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import SUMMARY_COLUMNS, csv_summary
 from analysis.volumes import volume_summaries
 from pagecage.report.model import (
+    SHADES,
     Block,
     Cell,
     Heading,
@@ -62,70 +63,75 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
+def main_table(run: Run) -> Table:
     """Return the experiment's table, with one factor across if its levels fit.
 
     Figures are shaded if they differ by a factor of two: the darkest is the slowest.
     """
-    import pandas as pd
+    layout, published = run.layout, published_by_treatment(run, run.response)
+    title, heading = response_title(run.response), per_unit_heading(run.response)
+    columns = run.factors[layout.across] if layout.across else [title, str(heading), ""]
+    made = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
+    common, shade_of = common_spread(made), _shading(run, made)
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in made:
+        treatment, note, shade = cell.treatment, cell.note(common), shade_of(cell)
+        row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
+        figure = published.get(treatment_label(treatment))
+        text = f"{cell.text} ({figure})" if figure else cell.text
+        unit = _per_unit_text(run, cell, heading if layout.across else heading and "")
+        if layout.across:
+            below = "\n".join(filter(None, (note, unit)))
+            row[treatment[layout.across]] = Cell(text, below, shade=shade)
+        else:
+            row |= {title: Cell(text, shade=shade), str(heading): Cell(unit)}
+            row[""] = Cell(note, tone="soft")
+    used = [one for one in columns if any(one in row and row[one].text for row in rows.values())]
+    keys = _without_repeats(list(rows))
+    cells: list[list[str | Cell]] = [
+        [*key, *(row.get(column, Cell("")) for column in used)]
+        for key, row in zip(keys, rows.values(), strict=True)
+    ]
+    parts = [title] if layout.across else []
+    parts += [_caption(run, made), *(["in brackets: published"] if published else [])]
+    parts += ["dark is slow"] if any(shade_of(cell) is not None for cell in made) else []
+    return make_table([*layout.down, *used], cells, "; ".join(parts))
 
-    response, plan = response or run.response, run.layout
-    published = published_by_treatment(run, response)
-    heading = per_unit_heading(response)
-    cells = [make_cell(run, treatment, response) for treatment in treatments(run)]
-    common, shade = common_spread(cells), _shading(run, response, cells)
-    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
-    for cell in cells:
-        treatment, note = cell.treatment, cell.note(common)
-        key = tuple(treatment[name] for name in plan.down)
-        levels = {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
-        row = rows.setdefault(key, levels)
-        position = treatment[plan.across] if plan.across else response_title(response)
-        is_below = plan.across and note
-        row[position, "measured"] = shade(cell, f"{cell.text}\n{note}" if is_below else cell.text)
-        if published:
-            row[position, "published"] = published.get(treatment_label(treatment), "")
-        if heading and (unit := per_unit(run, cell)).measured:
-            below = f"\npublished {unit.published}" if unit.published else ""
-            row[position, heading] = unit.measured + below
-        if not plan.across:
-            row[position, "of"] = note
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    if plan.across:
-        order = run.factors[plan.across]
-        columns.sort(key=lambda column: order.index(column[0]) if column[1] else -1)
-    used = [column for column in columns if any(row.get(column) for row in rows.values())]
-    texts = [[row.get(column, "") for column in used] for row in rows.values()]
-    return pd.DataFrame(texts, columns=pd.MultiIndex.from_tuples(used))
+
+def _without_repeats(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    """Blank the levels that repeat the row above, but the last."""
+    found = []
+    for above, key in zip([(), *keys], keys, strict=False):
+        same = next(
+            (i for i, pair in enumerate(zip(above, key, strict=False)) if len(set(pair)) > 1), 0
+        )
+        found.append([*[""] * same, *key[same:]])
+    return found
 
 
 _LEAST_RATIO = 2.0
 """The least ratio of the slowest to the fastest figure for which shades are drawn."""
 
 
-def _shading(
-    run: Run, response: str, cells: Sequence[TreatmentCell]
-) -> Callable[[TreatmentCell, str], str]:
-    """Return a function that shades the text of a cell by its slowness, on a logarithmic scale."""
-    from analysis.views.html import SHADES, Shaded
-
-    sign = -1 if is_rate(run, response) else 1
+def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCell], int | None]:
+    """Return a function that gives a cell's shade by its slowness, on a logarithmic scale."""
+    sign = -1 if is_rate(run, run.response) else 1
     known = [c.summary.middle for c in cells if c.summary and c.summary.middle > 0]
-    if response.endswith("_fraction"):  # which is neither slow nor fast
+    if run.response.endswith("_fraction"):  # which is neither slow nor fast
         known = []
     ends = sorted(sign * math.log(one) for one in (min(known), max(known))) if known else [0.0, 0.0]
     span = ends[1] - ends[0]
 
-    def shade(cell: TreatmentCell, text: str) -> str:
+    def shade_of(cell: TreatmentCell) -> int | None:
         if span < math.log(_LEAST_RATIO) or not cell.summary or cell.summary.middle <= 0:
-            return text
+            return None
         share = (sign * math.log(cell.summary.middle) - ends[0]) / span
-        return Shaded(text, min(SHADES - 1, int(share * SHADES)))
+        return min(SHADES - 1, int(share * SHADES))
 
-    return shade
+    return shade_of
 
 
-def table_caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
+def _caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
     """Return what all cells have in common, and the meanings of the signs that occur."""
     common = common_spread(cells)
     notes = [f"{name} {level} throughout" for name, level in run.layout.constant.items()]
@@ -234,7 +240,7 @@ def _volume_section(run: Run) -> Iterator[Block]:
 def run_report(run: Run) -> Report:
     """Return the report: strip and main table, then what only a whole report has."""
     results, search, sweep = evaluate_claims(run), memory_run(run), sweep_of(run)
-    table = _response_table(run)
+    table = main_table(run)
     first: list[Block] = [run_strip(run)]
     rest: list[Block] = [*_findings(run), *_notes(run, results)]
     if search and search.steps:
@@ -375,36 +381,6 @@ def claims_section(run: Run) -> Iterator[Block]:
     for reason, ids in silent.items():
         text = f"{format_verdict('no_data')} {format_id_ranges(ids)}: {reason}"
         yield Paragraph(text, tone="soft", marker="•")
-
-
-def _response_table(run: Run) -> Table:
-    layout, published = run.layout, published_by_treatment(run, run.response)
-    title = response_title(run.response)
-    levels = run.factors[layout.across] if layout.across else [title, ""]
-    heading = per_unit_heading(run.response)
-    made = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
-    common = common_spread(made)
-    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for cell in made:
-        treatment, note = cell.treatment, cell.note(common)
-        row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
-        figure = published.get(treatment_label(treatment))
-        text = f"{cell.text} ({figure})" if figure else cell.text
-        if layout.across:
-            unit = _per_unit_text(run, cell, heading)
-            row[treatment[layout.across]] = Cell(text, "\n".join(filter(None, (note, unit))))
-        else:
-            row |= {levels[0]: Cell(text), "": Cell(note, tone="soft")}
-            if heading:
-                row[heading] = Cell(_per_unit_text(run, cell, ""))
-    if any(heading in row and row[heading].text for row in rows.values()):
-        levels = [levels[0], str(heading), levels[1]]
-    cells: list[list[str | Cell]] = [
-        [*key, *(row.get(level, Cell("")) for level in levels)] for key, row in rows.items()
-    ]
-    parts = [title] if layout.across else []
-    parts += [table_caption(run, made), *(["in brackets: published"] if published else [])]
-    return make_table([*layout.down, *levels], cells, "; ".join(parts))
 
 
 def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:

@@ -353,7 +353,7 @@ class RunFormat(OutputFormat):
 
 def show(
     name: str,
-    output_format: RunFormat = RunFormat(),  # noqa: B008 - frozen
+    output_format: RunFormat = RunFormat(),
     *,
     include: Include = None,
     html: bool = False,

@@ -36,13 +36,21 @@ class Paragraph:
     marker: str = ""
 
 
+SHADES = 7
+"""Shades of a cell on a page, which has a colour for each."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """A table cell; `detail` is shown in small below the text."""
+    """A table cell; `detail` is shown in small below the text.
+
+    `shade` counts from 0, the fastest figure of the table, to SHADES - 1, the slowest.
+    """
 
     text: str
     detail: str = ""
     tone: Tone = "plain"
+    shade: int | None = None
 
 
 @dataclass(frozen=True)

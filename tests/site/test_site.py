@@ -232,9 +232,7 @@ def test_the_scorecard_has_totals_by_article_and_host(
     assert measured[1:] == ["emulated guest", "20260101T000000Z-constrained-random-vm"]
 
 
-def test_a_card_has_the_strip_of_its_report(
-    site: Path, browser: Browser, log: BrowserLog
-) -> None:
+def test_a_card_has_the_strip_of_its_report(site: Path, browser: Browser, log: BrowserLog) -> None:
     page = open_page(browser, log)
     page.goto((site / "index.html").as_uri(), wait_until="networkidle")
     card = page.locator(".card").first

@@ -11,17 +11,16 @@ import pytest
 
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.tables import contradiction_html, contradiction_sentence, with_anchors
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.views.html import SHADES, Shaded, definition_text_html, table_html
+from analysis.views.html import block_table_html, definition_text_html
 from analysis.views.narrative import paragraph_html
 from analysis.views.notebook import Results
-from analysis.views.run import cell_table, run_report
-from pagecage.report.model import to_markdown
+from analysis.views.run import main_table, run_report
+from pagecage.report.model import SHADES, to_markdown
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
 from tests.tree import ROOT
-
-RANDOM = ("random", "measured")
 
 
 @pytest.mark.parametrize(
@@ -98,29 +97,33 @@ def test_only_cells_that_are_an_id_get_an_anchor() -> None:
 
 
 def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Path) -> None:
-    times = cell_table(load_run(build_run(tmp_path / "run")))
-    slow, fast, killed = times.iloc[5][RANDOM], times.iloc[0][RANDOM], times.iloc[3][RANDOM]
-    assert (slow.shade, fast.shade) == (SHADES - 1, 1)
-    assert not isinstance(killed, Shaded)
-    rates = cell_table(load_run(unpacked("parallel-disjoint", tmp_path / "rates")))
-    cells = [cell for cell in rates.to_numpy().ravel() if isinstance(cell, Shaded)]
-    least = min(cells, key=lambda cell: parse_rate(cell.split(" ")[0], cell.split()[1]))
-    assert least.shade == SHADES - 1
-    page = table_html(times)
-    assert page is not None
-    assert f'<span class="heat h{SHADES - 1}">{slow.splitlines()[0]}</span>' in page.text
-
-
-def parse_rate(number: str, unit: str) -> float:
-    return float(number) * {"k": 1e3, "M": 1e6, "G": 1e9}[unit[0]]
+    times = main_table(load_run(build_run(tmp_path / "run")))
+    assert (times.rows[5][-1].shade, times.rows[3][-1].shade) == (SHADES - 1, None)
+    assert times.rows[3][-1].text.startswith("killed")
+    assert "dark is slow" in times.caption
+    text = times.rows[5][-1].text
+    assert f'<span class="heat h{SHADES - 1}">{text}</span>' in block_table_html(times)
+    rates = load_run(unpacked("parallel-disjoint", tmp_path / "rates"))
+    least = min(
+        (
+            cell
+            for one in treatments(rates)
+            if (cell := make_cell(rates, one, rates.response)).summary
+        ),
+        key=lambda cell: cell.summary.middle if cell.summary else 0,
+    )
+    shades = {cell.text: cell.shade for row in main_table(rates).rows for cell in row}
+    assert next(shades[text] for text in shades if text.startswith(least.text)) == SHADES - 1
+    assert min(shade for shade in shades.values() if shade is not None) == 0
 
 
 def test_figures_that_are_much_the_same_have_no_shades(tmp_path: Path) -> None:
     def same(record: dict[str, Any]) -> None:
         record["response"].update(full_pass_seconds=2.0)
 
-    table = cell_table(load_run(build_run(tmp_path / "run", same)))
-    assert not [cell for cell in table.to_numpy().ravel() if isinstance(cell, Shaded)]
+    table = main_table(load_run(build_run(tmp_path / "run", same)))
+    assert {cell.shade for row in table.rows for cell in row} == {None}
+    assert "dark" not in table.caption
 
 
 def test_shades_darken_in_order_and_their_text_has_contrast() -> None:
