@@ -166,18 +166,18 @@ def common_spread(cells: Iterable[TreatmentCell]) -> CommonSpread | None:
 
 
 _SIGNS = {
-    "killed": "killed: the kernel ended the program for want of memory",
-    "≈": "≈: the time ran out before all data were read; the figure is scaled to the whole",
-    "wrong": "wrong: the answer was wrong",
-    "†": "( ) †: rests on excluded trials alone",
+    "killed": "killed: for want of memory",
+    "≈": "≈: scaled to all data, because the time ran out",
+    "wrong": "wrong: a wrong answer",
+    "†": "( ) †: excluded trials alone",
+    MARK: f"{MARK}: without full proof",
 }
 
 
-def legend(run: Run, cells: Iterable[TreatmentCell]) -> list[str]:
+def legend(cells: Iterable[TreatmentCell]) -> list[str]:
     """Return the meanings of the words and signs that occur in these cells."""
     texts = [cell.text for cell in cells]
-    found = [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
-    return [*found, *filter(None, [gap_sentence(run)])]
+    return [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
 
 
 def treatments(run: Run) -> Iterator[Treatment]:

@@ -37,7 +37,8 @@ def run_strip(run: Run) -> Strip:
         is_answered = search.answer is not None
         return _strip(run, search.sentences[0], (), chart, is_proven=is_answered)
     if sweep := sweep_of(run):
-        return _strip(run, sweep_sentences(sweep)[0], (), _sweep_chart(sweep))
+        counted = any(point.is_counted and point.measured for point in sweep.points)
+        return _strip(run, _sweep_text(sweep), (), _sweep_chart(sweep), is_proven=counted)
     tables = headline_tables(run)
     sides = [side for one in tables for side in (one["where"], one.get("over")) if side is not None]
     chart = _chart(run, sides)
@@ -67,11 +68,9 @@ def headline_tables(run: Run) -> list[dict[str, Any]]:
 
 
 def _present_headline(name: str) -> Sequence[Mapping[str, Any]]:
-    file = TOP / "experiments" / f"{name}.toml"
-    if file.parent != TOP / "experiments":
-        return ()
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8")).get("headline")
+    try:  # the name is an identifier
+        text = (TOP / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
+        tables = tomllib.loads(text).get("headline")
     except UNREADABLE:
         return ()
     return tables if isinstance(tables, list) else ()
@@ -111,7 +110,7 @@ def _said(table: Mapping[str, Any], finding: Finding) -> str:
         name = "amplification" if is_ratio else table["response"]
         summary = MedianSummary(finding.n, finding.middle, finding.low, finding.high, "")
         middle, interval = format_interval(name, summary)
-        text = f"{middle} ({interval})" if interval else middle
+        text = f"{middle} ({interval})" if interval and finding.is_proven else middle
         if "{value} times" in table["says"]:
             text = text.replace("×", "")
         text = text if finding.is_proven else f"({text}) †"
@@ -171,21 +170,19 @@ def _strip(
 
 
 def _limit(run: Run, sides: Sequence[Treatment]) -> str:
-    """Return the binding limits of the headline's treatments, or else of all; empty without any."""
+    """Return the binding limits of the headline's first treatment, or else of all treatments."""
     found = causes(run)
     about = [
-        one
+        replace(one, diagnoses=named)
         for one in found
-        if any(
-            side.items() <= treatment.items() for side in sides for treatment, _ in one.diagnoses
-        )
+        if (named := tuple(d for d in one.diagnoses if sides and sides[0].items() <= d[0].items()))
     ]
     parts = []
-    for one in (about or found)[:_MOST_CAUSES]:
+    for one in (shown := about or found)[:_MOST_CAUSES]:
         count = len(one.diagnoses)
         parts.append(f"{one.text} ({count} treatments)" if count > 1 else one.text)
-    more = len(about or found) - len(parts)
-    return "; ".join(parts) + (f"; {more} other" if more else "")
+    more = len(shown) - len(parts)
+    return "; ".join([*parts, *([f"{more} other"] if more else [])])
 
 
 def _trust(run: Run) -> str:
@@ -198,7 +195,7 @@ def _trust(run: Run) -> str:
         parts.append(f"n {counts[0]}" + (f" to {counts[-1]}" if counts[1:] else ""))
     parts.append("emulated CPU (times not comparable)" if run.is_emulated else "real CPU")
     if unproven := sum(trial.lacks_proof for trial in included):
-        parts.append(f"{unproven} without full proof (°)")
+        parts.append(f"{unproven} without full proof")
     if named := included_by_name(run):
         parts.append(f"included by name: {', '.join(named)}")
     return ", ".join(parts)
@@ -226,6 +223,13 @@ def _chart(run: Run, sides: Sequence[Treatment]) -> BarChart | None:
         tuple(cell.summary.middle for cell in chosen if cell.summary),
         tuple(map(_plain, chosen)),
     )
+
+
+def _sweep_text(sweep: Sweep) -> str:
+    """Return the knee, and the figures at both ends of the sweep."""
+    known = [(one.name, one.measured) for one in sweep.points if one.measured is not None]
+    ends = [f"{sweep.format(value)} at {name}" for name, value in (known[:1] + known[-1:])]
+    return "; ".join([sweep_sentences(sweep)[0].rstrip("."), ", ".join(ends)])
 
 
 def _sweep_chart(sweep: Sweep) -> BarChart:

@@ -195,7 +195,9 @@ def block_table_html(table: Table, kind: str = "") -> str:
         f"<tr>{_cell(first, _ROW_HEAD)}{''.join(map(_cell, others))}</tr>\n"
         for first, *others in table.rows
     )
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    has_shades = any(cell.shade is not None for row in table.rows for cell in row)
+    words = "; ".join(filter(None, (table.caption, "dark is slow" if has_shades else "")))
+    caption = f"<caption>{escape(words)}</caption>" if words else ""
     classes = f"pagecage {kind}".strip()
     whole = f'<table class="{classes}">{caption}<thead><tr>{head}</tr></thead>'
     return f'<div class="scroll">{whole}<tbody>\n{rows}</tbody></table></div>\n'

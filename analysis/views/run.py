@@ -20,6 +20,7 @@ from analysis.cells import (
     causes,
     common_spread,
     fidelity_lines,
+    gap_sentence,
     legend,
     make_cell,
     published_by_treatment,
@@ -94,7 +95,6 @@ def main_table(run: Run) -> Table:
     ]
     parts = [title] if layout.across else []
     parts += [_caption(run, made), *(["in brackets: published"] if published else [])]
-    parts += ["dark is slow"] if any(shade_of(cell) is not None for cell in made) else []
     return make_table([*layout.down, *used], cells, "; ".join(parts))
 
 
@@ -136,7 +136,7 @@ def _caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
     common = common_spread(cells)
     notes = [f"{name} {level} throughout" for name, level in run.layout.constant.items()]
     notes += [common.sentence] if common else ["medians, with their intervals"]
-    return "; ".join([*notes, *legend(run, cells)])
+    return "; ".join([*notes, *legend(cells)])
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
@@ -293,6 +293,8 @@ def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
         yield Paragraph(sentence, tone="warning")
+    if sentence := gap_sentence(run):
+        yield Paragraph(sentence, tone="soft")
     if machine := real_cpu_sentence(run):
         yield Paragraph(f"{machine}.", tone="soft")
 

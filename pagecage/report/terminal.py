@@ -36,7 +36,7 @@ _BAR_COLUMNS = 30
 def terminal_text(report: Report, *, whole: bool = False) -> str:
     """Return a report as this terminal shows it: with its width, and its colours if it has any.
 
-    Unless `whole`, it has one screen at most: bars and the last rows of the table give way.
+    Unless `whole`, it has one screen at most: details, bars and the last rows of the table give way.
     """
     has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size().columns
@@ -52,9 +52,10 @@ def terminal_text(report: Report, *, whole: bool = False) -> str:
         hint = Paragraph("-v prints the rest", tone="soft")
         report = replace(report, blocks=(*report.blocks, hint))
     shown = text(report)
-    if _excess(shown) > 0:
-        report = replace(report, blocks=tuple(map(_without_bars, report.blocks)))
-        shown = text(report)
+    for shorten in (_without_more_details, _without_bars):
+        if _excess(shown) > 0:
+            report = replace(report, blocks=tuple(map(shorten, report.blocks)))
+            shown = text(report)
     while (excess := _excess(shown)) > 0 and (shorter := _with_fewer_rows(report, excess)):
         report, shown = shorter, text(shorter)
     return shown
@@ -62,6 +63,14 @@ def terminal_text(report: Report, *, whole: bool = False) -> str:
 
 def _excess(text: str) -> int:
     return text.count("\n") - MOST_LINES
+
+
+def _without_more_details(block: Block) -> Block:
+    """Return a table whose cells have one line of details at most."""
+    if not isinstance(block, Table):
+        return block
+    rows = ([replace(c, detail=c.detail.partition("\n")[0]) for c in row] for row in block.rows)
+    return replace(block, rows=tuple(map(tuple, rows)))
 
 
 def _without_bars(block: Block) -> Block:

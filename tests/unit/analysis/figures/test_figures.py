@@ -26,9 +26,10 @@ from analysis.figures.style import (
     treatment_styles,
 )
 from analysis.views.notebook import Results
+from pagecage.bundle.unpack import unpack
 from tests.builders.swept_runs import swept
 from tests.fixtures.runs import build_run
-from tests.fixtures.small_runs import unpacked
+from tests.tree import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +43,13 @@ def luminance(colour):
 
 
 def test_every_curve_has_its_own_colour_and_marker_and_its_name_at_its_end(tmp_path):
-    run = load_run(unpacked("lazy-start", tmp_path / "run"))
+    (bundle,) = (ROOT / "docs/runs").glob("*lazy-start*")
+    unpack(bundle, tmp_path / "run")
+    run = load_run(tmp_path / "run")
     trial_df, styles = trial_frame(run), treatment_styles(run)
     with drawing_style():
         figure = curve_figure(run, trial_df, run.response, styles)
-        figure.canvas.draw()
+        svg(figure, "x")
     [axes] = figure.axes
     looks = [(line.get_color(), line.get_marker()) for line in axes.lines]
     assert len(looks) == len(set(looks)) > 7
