@@ -67,18 +67,23 @@ def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
 
 @dataclass(frozen=True)
 class CommonSpread:
-    """The number of trials and the kind of interval that all figures of a table have."""
+    """The number of trials and the kind of interval that most figures of a table have."""
 
     n: int
     kind: str
+    is_of_all: bool
 
     @property
     def sentence(self) -> str:
-        """The caption that replaces the remark in every cell."""
+        """The caption that replaces the remark in most cells."""
         if self.n == 1:
-            return "one trial each"
+            return f"one trial each{self._exceptions}"
         kind = "range" if self.kind == RANGE else f"{self.kind} interval"
-        return f"medians; below, the {kind} of {self.n} trials"
+        return f"medians; below, the {kind} of {self.n} trials{self._exceptions}"
+
+    @property
+    def _exceptions(self) -> str:
+        return "" if self.is_of_all else " unless noted"
 
 
 @dataclass(frozen=True)
@@ -136,16 +141,16 @@ class TreatmentCell:
         return self.note(None)
 
     def note(self, common: CommonSpread | None) -> str:
-        """Return the spread without what all cells of a table have in common."""
+        """Return the spread without what most cells of a table have in common."""
         parts = []
         if self.summary and self.summary.n > 1:
-            kind = "" if common else f"{self.summary.kind} "
+            is_same = common and common.kind == self.summary.kind
+            kind = "" if is_same else f"{self.summary.kind} "
             parts.append(kind + format_interval(self.response, self.summary)[1])
         answers = self.summary.n if self.summary else self.killed
         is_common = bool(common and common.n == answers)
         parts += [f"n {answers}"] if not is_common and (answers or not self.unanswered) else []
-        is_gap = self.unproven and not (is_common and self.unproven == answers)
-        parts += [f"{self.unproven} without proof"] if is_gap else []
+        parts += [f"{self.unproven} without proof"] if self.unproven and not common else []
         left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
         parts += [f"{n} {word}" for n, word in left_out if n]
         parts += ["the host lacks a requirement"] if self.unable else []
@@ -160,9 +165,12 @@ class TreatmentCell:
 
 
 def common_spread(cells: Iterable[TreatmentCell]) -> CommonSpread | None:
-    """Return what the spread of all figures has in common; None if they differ."""
-    found = {(cell.summary.n, cell.summary.kind) for cell in cells if cell.summary}
-    return CommonSpread(*found.pop()) if len(found) == 1 else None
+    """Return what the spread of most figures has in common; None if there is nothing."""
+    found = Counter((cell.summary.n, cell.summary.kind) for cell in cells if cell.summary)
+    for (n, kind), count in found.most_common(1):
+        if 2 * count > found.total():
+            return CommonSpread(n, kind, is_of_all=len(found) == 1)
+    return None
 
 
 _SIGNS = {

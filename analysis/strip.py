@@ -28,14 +28,14 @@ def run_strip(run: Run) -> Strip:
     """Return the strip of a run of any kind."""
     if search := memory_run(run):
         steps = [one for one in search.steps if one.seconds is not None]
-        chart = BarChart(
+        times = BarChart(
             "time by MemoryMax",
             tuple(format_bytes(one.limit_bytes) if one.limit_bytes else "all" for one in steps),
             tuple(one.seconds or 0.0 for one in steps),
             tuple(format_seconds(one.seconds or 0.0) for one in steps),
         )
         is_answered = search.answer is not None
-        return _strip(run, search.sentences[0], (), chart, is_proven=is_answered)
+        return _strip(run, search.sentences[0], (), times, is_proven=is_answered)
     if sweep := sweep_of(run):
         counted = any(point.is_counted and point.measured for point in sweep.points)
         return _strip(run, _sweep_text(sweep), (), _sweep_chart(sweep), is_proven=counted)

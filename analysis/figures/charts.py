@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -161,24 +162,26 @@ def curve_figure(
 
 def label_lines(axes: Axes) -> None:
     """Write the name of each line at its right end, moved apart where lines end close together."""
-    ends = {str(line.get_label()): line for line in axes.lines if len(line.get_xdata())}
-    ends = {name: line for name, line in ends.items() if name and not name.startswith("_")}
-    if len(ends) < 2:
+    named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    lines = [line for line in named if np.size(line.get_xdata())]
+    points = [np.asarray(line.get_xydata()) for line in lines]
+    ends = [(float(of[-1, 0]), float(of[-1, 1])) for of in points]
+    if len(lines) < 2:
         return
     to_share = axes.transData + axes.transAxes.inverted()
-    points = {name: line.get_xydata()[-1] for name, line in ends.items()}
-    wanted = sorted((float(to_share.transform(at)[1]), name) for name, at in points.items())
+    wanted = sorted((float(to_share.transform(end)[1]), number) for number, end in enumerate(ends))
     least, placed = min(_LABEL_HEIGHT, 1 / len(wanted)), list[float]()
     for share, _ in wanted:
         placed.append(max(share, placed[-1] + least) if placed else max(0.0, share))
     for place in reversed(range(len(placed))):
         highest = 1.0 if place == len(placed) - 1 else placed[place + 1] - least
         placed[place] = min(placed[place], highest)
-    for share, (_, name) in zip(placed, wanted, strict=True):
-        arrow = {"arrowstyle": "-", "color": ends[name].get_color(), "lw": 0.8, "alpha": 0.7}
-        look: dict[str, Any] = {"va": "center", "fontsize": 9, "annotation_clip": False}
-        where = {"textcoords": "axes fraction", "xytext": (1.03, share)}
-        axes.annotate(name, points[name], arrowprops=arrow, **where, **look)
+    arrow = {"arrowstyle": "-", "lw": 0.8, "alpha": 0.7, "relpos": (0, 0.5), "shrinkA": 1}
+    look: dict[str, Any] = {"va": "center", "fontsize": 9, "annotation_clip": False}
+    for share, (_, number) in zip(placed, wanted, strict=True):
+        name, at = str(lines[number].get_label()), (1.03, share)
+        look["arrowprops"] = {**arrow, "color": lines[number].get_color()}
+        axes.annotate(name, ends[number], at, textcoords="axes fraction", **look)
 
 
 _LABEL_HEIGHT = 0.055

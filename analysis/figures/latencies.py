@@ -30,6 +30,7 @@ _BLOCK = ("bio_write", "block_write")
 _PERCENTILE = re.compile(r"^(?P<what>.+)_p(?P<digits>[0-9]+)_(?P<unit>us|ms|ns|seconds)$")
 _POINTS_PER_DECADE = 60
 """Points per decade of the axis; more would fall on the same pixel."""
+_FASTER = "share of operations that are faster"
 _SHARES = (0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6)
 
 
@@ -170,7 +171,10 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
         axes.xaxis.set_major_locator(FixedLocator(shares if len(panels) == 1 else shares[::2]))
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):.6g} %"))
-        axes.set_xlabel("share of operations that are faster")
+    if len(panels) > 1:
+        panels[0].figure.supxlabel(_FASTER, fontsize="medium")
+    else:
+        panels[0].set_xlabel(_FASTER)
     format_value_axis(panels[0], response)
     panels[0].set_ylabel("time")
     last = panels[-1]

@@ -221,8 +221,8 @@ class Results:
     def diagnosis(self) -> Html | None:
         """The binding limits, each once, with their treatments."""
         rows = map(run.cause_row, causes(self.run))
-        frame = pd.DataFrame(rows, columns=["limit", "treatments", "diagnosis"])
-        made = table_html(frame, "narrow", "what held the treatments back", is_title=False)
+        frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
+        made = table_html(frame, "causes", "what held the treatments back", is_title=False)
         items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
         cloud = f"<p>Fidelity to the provider's behaviour:</p><ul>{items}</ul>" if items else ""
         return Html(f"<h2>Diagnosis</h2>{made.text}{cloud}") if made else None

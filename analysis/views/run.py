@@ -70,7 +70,8 @@ def main_table(run: Run) -> Table:
     Figures are shaded if they differ by a factor of two: the darkest is the slowest.
     """
     layout, published = run.layout, published_by_treatment(run, run.response)
-    title, heading = response_title(run.response), per_unit_heading(run.response)
+    title = response_title(run.response)
+    heading = per_unit_heading(run.response) if published else None
     columns = run.factors[layout.across] if layout.across else [title, str(heading), ""]
     made = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
     common, shade_of = common_spread(made), _shading(run, made)
@@ -316,15 +317,21 @@ def _diagnosis(run: Run) -> Iterator[Block]:
     found, lines = causes(run), fidelity_lines(run)
     if found or lines:
         yield Heading("Diagnosis")
-        yield make_table(["limit", "treatments", "diagnosis"], map(cause_row, found))
+        yield make_table(["limit", "diagnosis"], map(cause_row, found))
         yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
 
 
 def cause_row(cause: Cause) -> list[str]:
     """Return a cause with its share of the time, its treatments, and its explanation."""
     names = [treatment_label(treatment) for treatment, _ in cause.diagnoses]
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
     example = f"{cause.example}: {cause.sentence}" if len(names) > 1 else cause.sentence
-    return [f"{cause.words}\n{cause.share}".strip(), "; ".join(names), example]
+    listed = "; ".join([*names[:_MOST_NAMED], *more])
+    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example]
+
+
+_MOST_NAMED = 6
+"""Treatments that a cause names; the evidence has all of them."""
 
 
 def _verdicts(run: Run) -> Iterator[Block]:

@@ -36,7 +36,7 @@ _BAR_COLUMNS = 30
 def terminal_text(report: Report, *, whole: bool = False) -> str:
     """Return a report as this terminal shows it: with its width, and its colours if it has any.
 
-    Unless `whole`, it has one screen at most: details, bars and the last rows of the table give way.
+    Unless `whole`, it has one screen at most: details, bars and the last rows give way.
     """
     has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     width = shutil.get_terminal_size().columns
