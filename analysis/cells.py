@@ -391,7 +391,7 @@ def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
 
 
 @dataclass(frozen=True)
-class Cause:
+class BindingCause:
     """A binding limit, with the diagnosis of each treatment that it held back."""
 
     words: str
@@ -435,7 +435,7 @@ _CAUSES = {
 }
 
 
-def causes(run: Run) -> list[Cause]:
+def causes(run: Run) -> list[BindingCause]:
     """Return the binding limits of the treatments with limits, the most frequent one first."""
     found: dict[str, list[tuple[Treatment, Diagnosis]]] = defaultdict(list)
     for treatment, one in diagnosis_by_treatment(run):
@@ -443,7 +443,7 @@ def causes(run: Run) -> list[Cause]:
         place = " of ".join(filter(None, (one.property, one.disk and f"disk {one.disk}")))
         found[f"{words} ({place})" if place else words].append((treatment, one))
     ordered = sorted(found.items(), key=lambda item: -len(item[1]))
-    return [Cause(words, tuple(diagnoses)) for words, diagnoses in ordered]
+    return [BindingCause(words, tuple(diagnoses)) for words, diagnoses in ordered]
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:

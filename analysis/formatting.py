@@ -272,7 +272,7 @@ def format_interval(response: str, summary: MedianSummary) -> tuple[str, str]:
     is_plain = all(map(_ONE_NUMBER.fullmatch, texts)) and summary.middle
     if is_plain and 0 < (width := summary.high - summary.low) < math.inf:
         exponents = [math.floor(math.log10(abs(value))) if value else 0 for value in values]
-        place = min(math.floor(math.log10(width)), exponents[0] - 1)
+        place = min(math.floor(math.log10(width / _COARSE)), exponents[0] - 1)
         texts = [
             _with_digits(text, exponent - place + 1)
             for text, exponent in zip(texts, exponents, strict=True)
@@ -280,6 +280,8 @@ def format_interval(response: str, summary: MedianSummary) -> tuple[str, str]:
     return texts[0], format_range(*texts[1:])
 
 
+_COARSE = 2.4
+"""An interval is at least so many units of the last digit wide."""
 _ONE_NUMBER = re.compile(r"(\D*)([\d,]*\.?\d+)(\D*)")
 
 

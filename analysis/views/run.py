@@ -14,7 +14,7 @@ from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import TONES, contradiction_sentence, ratio_sections
 from analysis.cells import (
-    Cause,
+    BindingCause,
     TreatmentCell,
     cache_state_tally,
     causes,
@@ -321,7 +321,7 @@ def _diagnosis(run: Run) -> Iterator[Block]:
         yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
 
 
-def cause_row(cause: Cause) -> list[str]:
+def cause_row(cause: BindingCause) -> list[str]:
     """Return a cause with its share of the time, its treatments, and its explanation."""
     names = [treatment_label(treatment) for treatment, _ in cause.diagnoses]
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
