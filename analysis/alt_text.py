@@ -27,25 +27,6 @@ def strip_alt_text(
     return f"{title}, {points}: {_extremes(_medians(trial_df, response), response, styles)}"
 
 
-def heat_alt_text(heat_df: pd.DataFrame, response: str) -> str:
-    """Describe the lowest and the highest cell, and the cells without a figure."""
-
-    def described(rows: pd.DataFrame) -> list[str]:
-        texts = []
-        for _, row in rows.iterrows():
-            levels = (row["panel"], row["row"], row["column"])
-            texts.append(f"{' · '.join(str(one) for one in levels if one)} {row['text']}")
-        return texts
-
-    known = heat_df[heat_df["value"] > 0].sort_values("value")
-    least, most = described(known.iloc[[0, -1]])
-    times = _multiple(known["value"].iloc[-1] / known["value"].iloc[0])
-    without = described(heat_df[heat_df["value"].isna()])
-    rest = f"; without a figure: {_first_of(without)}" if without else ""
-    ends = f"least {least}, most {most}, {times}"
-    return f"{response_title(response)} by two factors: {ends}{rest}"
-
-
 def curve_alt_text(
     lines: Mapping[str, pd.DataFrame], factor: str, levels: Sequence[str], response: str
 ) -> str:

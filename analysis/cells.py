@@ -11,8 +11,9 @@ from statistics import median
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run, Treatment
-from analysis.formatting import format_published, format_quantity, format_range, treatment_label
+from analysis.formatting import format_interval, format_published, treatment_label
 from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
+from pagecage.verdicts.diagnosis import Diagnosis
 from pagecage.verdicts.repeats import setting_differences
 
 MARK = "°"
@@ -65,6 +66,27 @@ def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
 
 
 @dataclass(frozen=True)
+class CommonSpread:
+    """The number of trials and the kind of interval that most figures of a table have."""
+
+    n: int
+    kind: str
+    is_of_all: bool
+
+    @property
+    def sentence(self) -> str:
+        """The caption that replaces the remark in most cells."""
+        if self.n == 1:
+            return f"one trial each{self._exceptions}"
+        kind = "range" if self.kind == RANGE else f"{self.kind} interval"
+        return f"medians; below, the {kind} of {self.n} trials{self._exceptions}"
+
+    @property
+    def _exceptions(self) -> str:
+        return "" if self.is_of_all else " unless noted"
+
+
+@dataclass(frozen=True)
 class TreatmentCell:
     """The figures of one treatment.
 
@@ -105,7 +127,7 @@ class TreatmentCell:
             text = "killed" if self.killed else "wrong answer"
         else:
             sign = "≈ " if self.is_extrapolated else ""
-            text = f"{sign}{format_quantity(self.response, self.summary.middle)}"
+            text = f"{sign}{format_interval(self.response, self.summary)[0]}"
             if self.is_all_wrong:
                 text = f"wrong: {text}"
             else:
@@ -116,15 +138,19 @@ class TreatmentCell:
     @property
     def spread(self) -> str:
         """The note below the figure: interval, number of trials, and trials left out."""
+        return self.note(None)
+
+    def note(self, common: CommonSpread | None) -> str:
+        """Return the spread without what most cells of a table have in common."""
         parts = []
         if self.summary and self.summary.n > 1:
-            low, high = (
-                format_quantity(self.response, end) for end in (self.summary.low, self.summary.high)
-            )
-            parts.append(f"{self.summary.kind} {format_range(low, high)}")
+            is_same = common and common.kind == self.summary.kind
+            kind = "" if is_same else f"{self.summary.kind} "
+            parts.append(kind + format_interval(self.response, self.summary)[1])
         answers = self.summary.n if self.summary else self.killed
-        parts += [f"n {answers}"] if answers or not self.unanswered else []
-        parts += [f"{self.unproven} without proof"] if self.unproven else []
+        is_common = bool(common and common.n == answers)
+        parts += [f"n {answers}"] if not is_common and (answers or not self.unanswered) else []
+        parts += [f"{self.unproven} without proof"] if self.unproven and not common else []
         left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
         parts += [f"{n} {word}" for n, word in left_out if n]
         parts += ["the host lacks a requirement"] if self.unable else []
@@ -136,6 +162,30 @@ class TreatmentCell:
     def is_all_wrong(self) -> bool:
         """True if every figure comes from a wrong answer."""
         return bool(self.wrong) and not self.answered
+
+
+def common_spread(cells: Iterable[TreatmentCell]) -> CommonSpread | None:
+    """Return what the spread of most figures has in common; None if there is nothing."""
+    found = Counter((cell.summary.n, cell.summary.kind) for cell in cells if cell.summary)
+    for (n, kind), count in found.most_common(1):
+        if 2 * count > found.total():
+            return CommonSpread(n, kind, is_of_all=len(found) == 1)
+    return None
+
+
+_SIGNS = {
+    "killed": "killed: for want of memory",
+    "≈": "≈: scaled to all data, because the time ran out",
+    "wrong": "wrong: a wrong answer",
+    "†": "( ) †: excluded trials alone",
+    MARK: f"{MARK}: without full proof",
+}
+
+
+def legend(cells: Iterable[TreatmentCell]) -> list[str]:
+    """Return the meanings of the words and signs that occur in these cells."""
+    texts = [cell.text for cell in cells]
+    return [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
 
 
 def treatments(run: Run) -> Iterator[Treatment]:
@@ -340,7 +390,63 @@ def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
     return found
 
 
-def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
+@dataclass(frozen=True)
+class BindingCause:
+    """A binding limit, with the diagnosis of each treatment that it held back."""
+
+    words: str
+    diagnoses: tuple[tuple[Treatment, Diagnosis], ...]
+
+    @property
+    def share(self) -> str:
+        """The share of the time in which it held the treatments back; empty if it is not known."""
+        shares = [f"{100 * one.share:.0f}" for _, one in self.diagnoses if one.share is not None]
+        ends = sorted(set(shares), key=int)
+        joined = ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}" if ends else ""
+        return f"{joined} % of the time" if joined else ""
+
+    @property
+    def text(self) -> str:
+        """The limit with its share of the time."""
+        return ", ".join(filter(None, (self.words, self.share)))
+
+    @property
+    def _worst(self) -> tuple[Treatment, Diagnosis]:
+        return max(self.diagnoses, key=lambda pair: pair[1].share or 0)
+
+    @property
+    def example(self) -> str:
+        """The treatment that it held back for the greatest share of the time."""
+        return treatment_label(self._worst[0])
+
+    @property
+    def sentence(self) -> str:
+        """The diagnosis of the example."""
+        return self._worst[1].sentence
+
+
+_CAUSES = {
+    "bandwidth": "bandwidth limit",
+    "iops": "IOPS limit",
+    "memory": "memory limit",
+    "cpu": "CPU, no limit",
+    "device": "the disk itself, no limit",
+    "none": "no limit",
+}
+
+
+def causes(run: Run) -> list[BindingCause]:
+    """Return the binding limits of the treatments with limits, the most frequent one first."""
+    found: dict[str, list[tuple[Treatment, Diagnosis]]] = defaultdict(list)
+    for treatment, one in diagnosis_by_treatment(run):
+        words = _CAUSES.get(one.bound_by, one.bound_by.replace("_", " "))
+        place = " of ".join(filter(None, (one.property, one.disk and f"disk {one.disk}")))
+        found[f"{words} ({place})" if place else words].append((treatment, one))
+    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
+    return [BindingCause(words, tuple(diagnoses)) for words, diagnoses in ordered]
+
+
+def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
     """Yield each treatment with the diagnosis of its representative trial.
 
     Treatments without limits are left out; disabled swap alone is no limit.
@@ -357,7 +463,7 @@ def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
         if measured:
             in_order = sorted(measured, key=lambda pair: pair[0])
             _, trial = in_order[(len(in_order) - 1) // 2]
-            yield treatment, trial.verdicts.diagnosis.sentence
+            yield treatment, trial.verdicts.diagnosis
 
 
 def fidelity_lines(run: Run) -> list[str]:

@@ -180,6 +180,7 @@ _MODES = {
 
 def fleet_report(fleet: Fleet) -> Report:
     """Return the report: members, the table of figures, and the facts in which hosts differ."""
+    rest: list[Block] = []
     blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
     for member in fleet.members:
         tone: Tone = "plain" if member.is_complete else "warning"
@@ -194,10 +195,11 @@ def fleet_report(fleet: Fleet) -> Report:
         blocks += _figures(fleet, fleet.comparison, hosts)
         rows = [[name, *values] for name, values in facts(fleet).items()]
         if differing := [[name, *values] for name, *values in rows if len(set(values)) > 1]:
-            blocks.append(Heading("Facts in which the hosts differ"))
-            blocks.append(make_table(["fact", *hosts], differing))
-        blocks.append(Folded("all facts of the hosts", (make_table(["fact", *hosts], rows),)))
-    return Report(f"{fleet.document['experiment']} on {fleet.document['group']}", tuple(blocks))
+            rest.append(Heading("Facts in which the hosts differ"))
+            rest.append(make_table(["fact", *hosts], differing))
+        rest.append(Folded("all facts of the hosts", (make_table(["fact", *hosts], rows),)))
+    title = f"{fleet.document['experiment']} on {fleet.document['group']}"
+    return Report(title, tuple(blocks), tuple(rest))
 
 
 def member_sentence(member: FleetMember) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,7 +111,7 @@ def format_verdict(verdict: str) -> str:
 
 
 _TITLES = {
-    "full_pass_seconds": "time of a whole pass",
+    "full_pass_seconds": "time for all data",
     "read_seconds": "time measured",
     "total_seconds": "time in all",
     "with_start_seconds": "time with the start of the processes",
@@ -125,7 +127,12 @@ _TITLES = {
     "amplification": "bytes read from the disk per distinct byte requested",
 }
 
-_PLAIN = (("gibit_per_second", " Gibit/s"), ("_per_second", "/s"), ("_pages", " pages"))
+_PLAIN = (
+    ("gibit_per_second", " Gibit/s"),
+    ("_per_second", "/s"),
+    ("_pages", " pages"),
+    *((name, f" {name}") for name in ("tps", "qps", "rps")),
+)
 
 
 def format_quantity(response: str, value: float) -> str:
@@ -246,10 +253,42 @@ def format_summary(response: str, summary: MedianSummary, *, is_ratio: bool) -> 
 
     An example is `31× (28 – 35×, n 3)`.
     """
-    name = "amplification" if is_ratio else response
-    middle = format_quantity(name, summary.middle)
-    if summary.n < 2:
+    middle, interval = format_interval("amplification" if is_ratio else response, summary)
+    if not interval:
         return middle
     kind = "" if summary.kind == "range" else f"{summary.kind} "
-    interval = format_range(format_quantity(name, summary.low), format_quantity(name, summary.high))
     return f"{middle} ({kind}{interval}, n {summary.n})"
+
+
+def format_interval(response: str, summary: MedianSummary) -> tuple[str, str]:
+    """Format a median and its interval, with the digits that the interval deserves.
+
+    The interval of a single trial is empty.
+    """
+    if summary.n < 2:
+        return format_quantity(response, summary.middle), ""
+    values = (summary.middle, summary.low, summary.high)
+    texts = [format_quantity(response, value) for value in values]
+    is_plain = all(map(_ONE_NUMBER.fullmatch, texts)) and summary.middle
+    if is_plain and 0 < (width := summary.high - summary.low) < math.inf:
+        exponents = [math.floor(math.log10(abs(value))) if value else 0 for value in values]
+        place = min(math.floor(math.log10(width / _COARSE)), exponents[0] - 1)
+        texts = [
+            _with_digits(text, exponent - place + 1)
+            for text, exponent in zip(texts, exponents, strict=True)
+        ]
+    return texts[0], format_range(*texts[1:])
+
+
+_COARSE = 2.4
+"""An interval is at least so many units of the last digit wide."""
+_ONE_NUMBER = re.compile(r"(\D*)([\d,]*\.?\d+)(\D*)")
+
+
+def _with_digits(text: str, digits: int) -> str:
+    """Round the only number of a text, which has three significant digits or all."""
+    found = _ONE_NUMBER.fullmatch(text)
+    if digits > 2 or not found:
+        return text
+    rounded = float(f"{float(found[2].replace(',', '')):.{max(1, digits)}g}")
+    return f"{found[1]}{rounded:,.10g}{found[3]}"

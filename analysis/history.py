@@ -33,6 +33,7 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
+    Strip,
     csv_text,
     make_table,
 )
@@ -176,14 +177,8 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
 
 
 def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
-    """Return the report: the changes of level, the figure, the newest levels and the gates."""
+    """Return the report: the changes of level and the gates, then the figure and the levels."""
     runs = history.runs
-    first, last = runs[0].plan["run_id"], runs[-1].plan["run_id"]
-    blocks: list[Block] = [Paragraph(f"{len(runs)} runs, {first} to {last}", tone="soft")]
-    blocks += [
-        Paragraph(f"{count} runs left out: another {reason}", tone="soft")
-        for reason, count in history.left_out
-    ]
     changes, levels = [], []
     for one in history.treatments:
         label = treatment_label(one.treatment)
@@ -194,11 +189,17 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
         ends = one.points[0].summary.middle, one.points[-1].summary.middle
         figures = (format_quantity(one.response, end) for end in ends)
         levels.append([label, *figures, str(len(one.points))])
+    proven = sum(change.is_proven for one in history.treatments for change in one.changes)
+    title = response_title(history.response)
+    result = f"{title[:1].upper()}{title[1:]}: {proven or 'no'} proven changes of level"
+    span = f"{len(runs)} runs, {runs[0].plan['run_id']} to {runs[-1].plan['run_id']}"
+    blocks: list[Block] = [Strip(result), Paragraph(span, tone="soft")]
+    blocks += [
+        Paragraph(f"{count} runs left out: another {reason}", tone="soft")
+        for reason, count in history.left_out
+    ]
     unchanged = Paragraph("No treatment changed its level.", tone="good")
     titles = ["treatment", "from run", "after / before", ""]
-    blocks += [Heading("Changes of level"), make_table(titles, changes) if changes else unchanged]
-    blocks += [Heading(response_title(history.response)), Image(partial(_svg, history))]
-    blocks += [make_table(["treatment", "oldest", "newest", "runs"], levels)]
     if gates:
         blocks.append(Heading("Gates"))
     for gate in gates:
@@ -207,7 +208,10 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
             for one, word, reason in history.gate_verdicts(gate)
         ]
         blocks.append(make_table(["gate", "treatment", "verdict", "reason"], rows))
-    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks))
+    blocks += [Heading("Changes of level"), make_table(titles, changes) if changes else unchanged]
+    rest: list[Block] = [Heading(title), Image(partial(_svg, history))]
+    rest += [make_table(["treatment", "oldest", "newest", "runs"], levels)]
+    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks), tuple(rest))
 
 
 def _svg(history: History) -> str | None:

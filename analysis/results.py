@@ -1,6 +1,6 @@
 """Results as texts, for the command line: runs, comparisons, histories and published figures.
 
-`form` is json, csv, markdown, or "" for a terminal.
+`form` is json, csv, markdown, whole or claims for a terminal, or "" for its first screen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Formats(Generic[T]):
         if form == "csv" and self.csv:
             return self.csv(result)
         report = self.report(result)
-        return to_markdown(report) if form == "markdown" else terminal_text(report)
+        if form == "markdown":
+            return to_markdown(report)
+        return terminal_text(report, whole=form == "whole" or not report.rest)
 
 
 RUN = Formats[Run](run.as_json, run.run_report, run.as_csv)
@@ -96,7 +98,9 @@ def render(
 
 
 def tables(loaded: Run | Fleet, form: str = "") -> str:
-    """Return the tables of a run or a fleet."""
+    """Return the tables of a run or a fleet; in the form `claims`, a run's published figures."""
+    if form == "claims" and isinstance(loaded, Run):
+        return terminal_text(run.claims_report(loaded), whole=True)
     return FLEET.text(loaded, form) if isinstance(loaded, Fleet) else RUN.text(loaded, form)
 
 

@@ -17,12 +17,11 @@ from typing import Any
 import nbformat
 
 from analysis.articles.evaluate import evaluate_claims
-from analysis.articles.findings import Finding, evaluate_findings, open_questions
+from analysis.articles.findings import open_questions
 from analysis.articles.pages import answers_report, article_table, coverage, host_table
 from analysis.articles.ratios import (
     HostedScorecard,
     hosted_scorecard,
-    published_ratios,
     run_by_experiment,
 )
 from analysis.articles.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
@@ -34,8 +33,9 @@ from analysis.articles.tables import (
     verdict_words,
 )
 from analysis.data.load import Run, load_run
-from analysis.formatting import format_quantity, format_verdict
-from analysis.views.html import blocks_html
+from analysis.formatting import format_verdict
+from analysis.strip import run_strip
+from analysis.views.html import bars_html, blocks_html
 from analysis.views.render import HERE as ANALYSIS
 from analysis.views.render import NAME, PAGE, render
 from pagecage.bundle.pack import SUFFIX, pack
@@ -138,18 +138,15 @@ def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) ->
     """Return the first page: a summary of the published figures, and a card per report."""
     cards = []
     for name, run in runs.items():
-        counted, planned = sum(trial.is_included for trial in run.trials), len(run.plan["trials"])
-        emulated = ", emulated" if run.is_emulated else ""
-        about = f"{counted} of {planned} trials included, size {run.plan['size']}{emulated}"
-        finding, _, _ = _sentence(run)
-        said = f'<span class="said">{escape(finding.sentence)}</span>' if finding else ""
+        strip = run_strip(run)
         against = escape(contradiction_sentence(evaluate_claims(run)).partition(":")[0])
         against = f'<span class="contradicts">{against}</span>' if against else ""
+        bars = bars_html(strip.chart) if strip.chart else ""
         cards.append(
-            f'<a class="card" href="reports/{name}.html"><span class="thumbnail">'
-            f'<img src="_static/{name}.svg" width="480" height="270" alt="" loading="lazy"></span>'
-            f"<strong>{escape(name)}</strong><span>{escape(run.definition['question'])}</span>"
-            f"{said}{against}<small>{escape(about)}</small></a>"
+            f'<div class="card"><a href="reports/{name}.html"><strong>{escape(name)}</strong></a>'
+            f"<span>{escape(run.definition['question'])}</span>"
+            f"<b>{escape(strip.result)}</b>{bars}{against}"
+            f"<small>{escape(strip.trust)}, size {escape(run.plan['size'])}</small></div>"
         )
     counts, newline = count_verdicts(card.rows), "\n"
     tally = " · ".join(
@@ -178,26 +175,6 @@ def _raw_html(text: str) -> str:
 
 def _contents(caption: str, pages: Iterable[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
-
-
-def headline(run: Run) -> tuple[str, str]:
-    """Return the ratio in the card's sentence and the published one; empty if there is none."""
-    finding, is_ratio, published = _sentence(run)
-    if finding is None or finding.middle is None or not is_ratio:
-        return "", ""
-    return format_quantity("amplification", finding.middle), published.partition(" (")[0]
-
-
-def _sentence(run: Run) -> tuple[Finding | None, bool, str]:
-    """Return the first proven ratio, whether it is one, and the published ratio.
-
-    Without a proven ratio the first proven finding is returned; None without any.
-    """
-    tables = run.definition.get("findings", [])
-    three = zip(tables, evaluate_findings(run), published_ratios(run), strict=True)
-    proven = [(found, bool(table.get("over")), ratio) for table, found, ratio in three]
-    proven = [one for one in proven if one[0].is_proven]
-    return next((one for one in proven if one[1]), proven[0] if proven else (None, False, ""))
 
 
 def decisions(documents: Iterable[str]) -> str:
@@ -367,8 +344,6 @@ def _redacted(run: Run, folder: Path) -> Run:
 
 def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: Path) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
-    from analysis.figures.panels import thumbnail_svg
-
     for name in ("_static", "_extra", "reports", "docs"):
         (source / name).mkdir(parents=True)
     shutil.copy(_THEME / "conf.py", source)
@@ -386,7 +361,6 @@ def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: 
         files = {"one page": PAGE, "notebook": NAME, "bundle: raw records and traces": bundle}
         page = site_page(run.path / NAME, name, downloads(run, name, files))
         nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
-        (source / "_static" / f"{name}.svg").write_text(thumbnail_svg(run, *headline(run)))
     documents, experiments = _lay_out_documents(top, source), top / "experiments"
     scored = hosted_scorecard(experiments, stored)
     answers = to_markdown(answers_report(open_questions(experiments, scored.runs)))

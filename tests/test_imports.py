@@ -65,7 +65,7 @@ ANALYSIS_ORDER = (
     "comparison volumes",
     "articles memory sweep",
     "figures exchange",
-    "alt_text",
+    "alt_text strip",
     "views",
     "fleet history site notebooks __main__",
     "results",

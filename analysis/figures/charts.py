@@ -1,26 +1,23 @@
-"""Dots, curves and heat maps."""
+"""Dots and curves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from analysis.cells import make_cell, treatments
+from analysis.cells import treatments
 from analysis.comparison import Comparison, ComparisonRow, run_letter, varying_label
 from analysis.data.load import Run
 from analysis.figures import panels
 from analysis.figures.style import (
     COLOURS,
     GREY,
-    INK,
-    LINES,
     MARKERS,
     TreatmentStyle,
     numeric_factor,
@@ -29,7 +26,8 @@ from analysis.figures.style import (
 from analysis.formatting import response_title, treatment_label
 from pagecage.units import format_bytes
 
-WIDTH = 10.8
+WIDTH = 8.6
+"""Inches. A page shrinks a figure to 36rem, at which its text is still legible."""
 TWO_DECADES = 100
 """A log axis that spans less has room for labels between the powers of ten."""
 ACROSS = 4
@@ -146,8 +144,8 @@ def curve_figure(
         figure.subplots(),
         ({level: value or least / 2 for level, value in values.items()}),
     )
-    for rows in lines.values():
-        _draw_curve(axes, rows, factor, positions, response, styles)
+    for name, rows in lines.items():
+        _draw_curve(axes, rows, factor, positions, response, styles, name)
     has_zero = any((rows[response] <= 0).any() for rows in lines.values())
     axes.set_xscale("log")
     axes.set_yscale("linear" if has_zero else "log")
@@ -158,8 +156,36 @@ def curve_figure(
     format_value_axis(axes, response)
     axes.set_xlabel(factor.replace("_", " "))
     axes.set_ylabel(response_title(response))
-    draw_legend(axes)
+    label_lines(axes)
     return figure
+
+
+def label_lines(axes: Axes) -> None:
+    """Write the name of each line at its right end, moved apart where lines end close together."""
+    named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    lines = [line for line in named if np.size(line.get_xdata())]
+    points = [np.asarray(line.get_xydata()) for line in lines]
+    ends = [(float(of[-1, 0]), float(of[-1, 1])) for of in points]
+    if len(lines) < 2:
+        return
+    to_share = axes.transData + axes.transAxes.inverted()
+    wanted = sorted((float(to_share.transform(end)[1]), number) for number, end in enumerate(ends))
+    least, placed = min(_LABEL_HEIGHT, 1 / len(wanted)), list[float]()
+    for share, _ in wanted:
+        placed.append(max(share, placed[-1] + least) if placed else max(0.0, share))
+    for place in reversed(range(len(placed))):
+        highest = 1.0 if place == len(placed) - 1 else placed[place + 1] - least
+        placed[place] = min(placed[place], highest)
+    arrow = {"arrowstyle": "-", "lw": 0.8, "alpha": 0.7, "relpos": (0, 0.5), "shrinkA": 1}
+    look: dict[str, Any] = {"va": "center", "fontsize": 9, "annotation_clip": False}
+    for share, (_, number) in zip(placed, wanted, strict=True):
+        name, at = str(lines[number].get_label()), (1.03, share)
+        look["arrowprops"] = {**arrow, "color": lines[number].get_color()}
+        axes.annotate(name, ends[number], at, textcoords="axes fraction", **look)
+
+
+_LABEL_HEIGHT = 0.055
+"""Height of a label as a share of the axes' height."""
 
 
 def curve_lines(
@@ -189,24 +215,19 @@ def _draw_curve(
     positions: Mapping[str, float],
     response: str,
     styles: Mapping[str, TreatmentStyle],
+    name: str,
 ) -> None:
     """Draw one point per trial and a line through the medians."""
     point_styles = [styles[name] for name in rows["treatment"]]
     is_one_group = len({one.number for one in point_styles}) == 1
     first, x = point_styles[0], rows[factor].map(positions)
-    marker, colours = MARKERS[first.number % len(MARKERS)], [one.colour for one in point_styles]
+    marker, colours = first.curve_marker, [one.colour for one in point_styles]
     axes.scatter(x, rows[response], s=22, marker=marker, c=colours, alpha=0.6, zorder=3)
     middle = rows.groupby(x)[response].median().sort_index()
-    axes.plot(
-        middle.index,
-        middle,
-        color=first.colour if is_one_group else GREY,
-        ls=LINES[first.number // len(COLOURS) % len(LINES)],
-        lw=1.6,
-        marker=marker if is_one_group else "",
-        ms=5,
-        label=first.group if is_one_group else "",
-    )
+    colour = first.colour if is_one_group else GREY
+    look: dict[str, Any] = {"ls": first.curve_line, "lw": 1.6, "ms": 5}
+    look |= {"marker": marker if is_one_group else "", "label": name}
+    axes.plot(middle.index, middle, color=colour, **look)
 
 
 def format_value_axis(axes: Axes, response: str) -> None:
@@ -225,89 +246,6 @@ def draw_legend(axes: Axes, *, inside: bool = False, is_needed: bool = False) ->
     if len(once) > 1 or (once and is_needed):
         where = {"loc": "best"} if inside else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
         axes.legend(once.values(), once.keys(), fontsize=8.5, **where)
-
-
-SHADES: Colormap = LinearSegmentedColormap.from_list(
-    "heat", ["#FFF6E0", "#F3C15F", "#D5701A", "#7A2A08", "#3A0F02"]
-)
-"""Shades of decreasing lightness, so that their order survives grey print and colour blindness."""
-COLUMNS = ("panel", "row", "column", "value", "text")
-_MAX_PANELS = 4
-_MIN_RATIO = 2.0
-"""The least ratio of the largest to the smallest figure for which shades are drawn."""
-_WHITE_TEXT_BELOW = 0.4
-"""Shades of less luminance have white text."""
-
-
-def heat_frame(run: Run, response: str) -> pd.DataFrame:
-    """Return one row per cell: its levels, its median (NaN without one) and its text.
-
-    Empty unless two or three factors vary, none of them is numeric, and the figures differ enough.
-    """
-    varying = [name for name in run.factors if name not in run.layout.constant]
-    if len(varying) not in (2, 3) or run.layout.across is None or numeric_factor(run):
-        return pd.DataFrame(columns=list(COLUMNS))
-    rows = []
-    for treatment in treatments(run):
-        *panel, row, column = (treatment[name] for name in varying)
-        cell = make_cell(run, treatment, response)
-        middle = cell.summary.middle if cell.summary else None
-        rows.append((panel[0] if panel else "", row, column, middle, cell.text))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
-    known = frame["value"][frame["value"] > 0]
-    is_table = (
-        frame["row"].nunique() > 1
-        and frame["column"].nunique() > 1
-        and frame["panel"].nunique() <= _MAX_PANELS
-    )
-    has_range = len(known) > 1 and known.max() >= _MIN_RATIO * known.min()
-    return frame if is_table and has_range else frame.iloc[:0]
-
-
-def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
-    """Draw one panel per level of the first of three factors; None for an empty frame."""
-    if heat_df.empty:
-        return None
-    panels = list(dict.fromkeys(heat_df["panel"]))
-    known = heat_df["value"][heat_df["value"] > 0]
-    norm = LogNorm(float(known.min()), float(known.max()))
-    figure = Figure(figsize=(WIDTH, 1.1 + 0.52 * heat_df["row"].nunique()), layout="constrained")
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
-        for _, cell in heat_df[heat_df["panel"] == panel].iterrows():
-            _draw_cell(axes, columns.index(cell["column"]), rows.index(cell["row"]), cell, norm)
-        axes.set_xlim(0, len(columns))
-        axes.set_ylim(len(rows), 0)
-        axes.set_xticks([position + 0.5 for position in range(len(columns))], columns)
-        axes.set_yticks([position + 0.5 for position in range(len(rows))], rows)
-        axes.xaxis.tick_top()
-        axes.tick_params(length=0)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-        axes.set_title(panel, fontweight="bold")
-        if axes is not figure.axes[0]:
-            axes.set_yticklabels([])
-    return figure
-
-
-def _draw_cell(axes: Axes, x: int, y: int, cell: pd.Series[Any], norm: LogNorm) -> None:
-    """Draw one cell; a cell without a figure is hatched."""
-    value, inset, ink = float(cell["value"]), 0.02, INK
-    where, size = (x + inset, y + inset), (1 - 2 * inset, 1 - 2 * inset)
-    look: dict[str, Any] = {"facecolor": "none", "edgecolor": GREY, "hatch": "///"}
-    look |= {"alpha": 0.35, "lw": 0}
-    if value > 0:
-        shade = SHADES(norm(value))
-        look = {"facecolor": shade, "edgecolor": "none"}
-        ink = "#FFFFFF" if luminance(shade) < _WHITE_TEXT_BELOW else "#111111"
-    axes.add_patch(Rectangle(where, *size, **look))
-    middle = (x + 0.5, y + 0.5)
-    axes.annotate(cell["text"], middle, ha="center", va="center", color=ink, fontsize=11)
-
-
-def luminance(colour: Sequence[float]) -> float:
-    """Return the luminance of a colour, 0 to 1 (Rec. 709 weights)."""
-    return float(0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2])
 
 
 _HEIGHT_SHARE = 0.9

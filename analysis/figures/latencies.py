@@ -19,8 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, draw_legend, format_value_axis
-from analysis.figures.style import LINES, MARKERS, MOST_GROUPS, TreatmentStyle
+from analysis.figures.charts import WIDTH, draw_legend, format_value_axis, label_lines
+from analysis.figures.style import MOST_GROUPS, TreatmentStyle
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
 
@@ -30,6 +30,7 @@ _BLOCK = ("bio_write", "block_write")
 _PERCENTILE = re.compile(r"^(?P<what>.+)_p(?P<digits>[0-9]+)_(?P<unit>us|ms|ns|seconds)$")
 _POINTS_PER_DECADE = 60
 """Points per decade of the axis; more would fall on the same pixel."""
+_FASTER = "share of operations that are faster"
 _SHARES = (0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6)
 
 
@@ -125,10 +126,7 @@ def _figure(
             if len(levels) > 1:
                 # Each panel has one level, so that line and marker may distinguish the treatments
                 # of one colour instead.
-                alike = (styles[one].others for one in names if styles[one].number == style.number)
-                turn = list(dict.fromkeys(alike)).index(style.others)
-                line, marker = LINES[turn % len(LINES)], MARKERS[turn % len(MARKERS)]
-                style = replace(style, line=line, marker=marker)
+                style = replace(style, line=style.curve_line, marker=style.curve_marker)
             line_df, count_df = (df[df["treatment"] == name] for df in (rows, counts))
             _draw_line(axes, line_df, count_df, named, style, label)
         axes.set_title(level)
@@ -173,10 +171,16 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
         axes.xaxis.set_major_locator(FixedLocator(shares if len(panels) == 1 else shares[::2]))
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):.6g} %"))
-        axes.set_xlabel("share of operations that are faster")
+    if len(panels) > 1:
+        panels[0].figure.supxlabel(_FASTER, fontsize="medium")
+    else:
+        panels[0].set_xlabel(_FASTER)
     format_value_axis(panels[0], response)
     panels[0].set_ylabel("time")
     last = panels[-1]
+    if len(panels) == 1:
+        label_lines(last)
+        return
     for line in (line for axes in panels[:-1] for line in axes.lines):
         if line.get_label() not in last.get_legend_handles_labels()[1]:
             like = last.plot([], [], label=line.get_label(), color=line.get_color())[0]

@@ -1,12 +1,9 @@
-"""Single panels and thumbnails."""
+"""Single panels."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,13 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from analysis.cells import make_cell, treatments
-from analysis.data.load import Run
-from analysis.figures.style import GREY, INK, TreatmentStyle, drawing_style, svg, treatment_styles
-from analysis.formatting import format_quantity, response_title, treatment_label
+from analysis.figures.style import GREY, INK, TreatmentStyle
 
 JITTER = 0.16
 BAR_HEIGHT = 0.08
@@ -214,126 +206,3 @@ def readahead(axes: Axes, readahead_df: pd.DataFrame, styles: Mapping[str, Treat
     axes.set_yticks(range(len(names)), [styles[name].name for name in names])
     axes.set_ylim(len(names) - 0.4, -0.7)
     return axes
-
-
-WIDTH, HEIGHT = 360.0, 202.5
-"""Size in points: 480 x 270 CSS pixels."""
-MOST_BARS = 6
-_LABELS, _VALUES, _MARGIN = 138.0, 66.0, 8.0
-"""Widths of the columns of labels and of values, and of the margin, in points."""
-_HEAD, _ROW = 42.0, 24.5
-_TEXT, _LABEL_TEXT, _NOTE_TEXT = 11.5, 10.3, 9.0
-_LONGEST_LABEL = 23
-_LONGEST_TITLE = 28
-_UNITS = ("_seconds", "_bytes", "_us", "_ms", "_ns")
-"""Suffixes of responses; the figures next to the bars have the units."""
-_MOST_LINEAR = 40.0
-"""Ratio of the longest to the shortest bar above which the scale is logarithmic."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One treatment; `value` is None if it has no figure, and `text` is then the reason."""
-
-    label: str
-    text: str
-    value: float | None
-    colour: str
-    is_included: bool
-
-
-def thumbnail_svg(run: Run, headline: str = "", published: str = "") -> str:
-    """Return the thumbnail; `headline` is a ratio such as `36×`, next to the published one."""
-    found = bars(run)
-    with drawing_style():
-        figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72))
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
-        axes.axis("off")
-        if headline:
-            _write(axes, WIDTH - _MARGIN, _HEAD / 2, headline, 22, ha="right", weight="bold")
-        if published:
-            left = WIDTH - _MARGIN - 14.5 * len(headline) - 6
-            _write(axes, left, _HEAD / 2 + 5, f"published {published}", _NOTE_TEXT, ha="right")
-        lengths, is_logarithmic = _lengths(found)
-        unit = next((unit for unit in _UNITS if run.response.endswith(unit)), "")
-        title = response_title(run.response).removesuffix(unit.replace("_", " "))
-        lines = textwrap.wrap(title, _LONGEST_TITLE, max_lines=2, placeholder=" …")
-        _write(axes, _MARGIN, _HEAD / 2, "\n".join(lines), _TEXT)
-        notes = ["log scale"] if is_logarithmic else []
-        notes += [] if all(bar.is_included for bar in found) else ["hollow: excluded"]
-        _write(axes, WIDTH - _MARGIN, HEIGHT - 7, ", ".join(notes), _NOTE_TEXT, ha="right")
-        for position, (bar, length) in enumerate(zip(found, lengths, strict=True)):
-            middle = _HEAD + _ROW * (position + 0.5)
-            start, whole = _MARGIN + _LABELS, WIDTH - 2 * _MARGIN - _LABELS - _VALUES
-            face = bar.colour if bar.is_included else "none"
-            _write(axes, start - 6, middle, _label_lines(bar.label), _LABEL_TEXT, ha="right")
-            if length:
-                corner = (start, middle - 0.32 * _ROW)
-                size = (max(1.5, length * whole), 0.64 * _ROW)
-                axes.add_patch(
-                    Rectangle(corner, *size, facecolor=face, edgecolor=bar.colour, lw=1.2)
-                )
-            _write(axes, start + length * whole + 5, middle, bar.text, _TEXT)
-        text = "; ".join(f"{bar.label}: {bar.text}" for bar in found)
-        alt_text = escape(f"{response_title(run.response)}: {text}")
-        return svg(figure, alt_text, is_tight=False)
-
-
-def bars(run: Run) -> list[Bar]:
-    """Return up to MOST_BARS treatments in the definition's order.
-
-    If there are more, those with a figure come first, at even distances between the least and the
-    greatest figure.
-    """
-    styles, found = treatment_styles(run), []
-    for treatment in treatments(run):
-        style, cell = styles[treatment_label(treatment)], make_cell(run, treatment, run.response)
-        value = cell.summary.middle if cell.summary else None
-        text = "killed" if cell.killed else "–"
-        text = text if value is None else format_quantity(cell.response, value)
-        is_included = not cell.is_all_excluded and not cell.is_all_wrong
-        found.append(Bar(style.name, text, value, style.colour, is_included))
-    if len(found) <= MOST_BARS:
-        return found
-    ranked = sorted(found, key=lambda bar: (bar.value is None, bar.value or 0.0))
-    figures = [bar for bar in ranked if bar.value is not None] or ranked
-    last = len(figures) - 1
-    chosen = {round(step * last / (MOST_BARS - 1)) for step in range(MOST_BARS)}
-    return sorted((figures[one] for one in chosen), key=found.index)
-
-
-def _label_lines(label: str) -> str:
-    if len(label) <= _LONGEST_LABEL:
-        return label
-    words = label.split(" · ")
-    splits = [
-        (" · ".join(words[:middle]), " · ".join(words[middle:]))
-        for middle in range(1, len(words) + 1)
-    ]
-    lines = min(splits, key=lambda split: max(map(len, split)))
-    return "\n".join(
-        line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
-        for line in lines
-        if line
-    )
-
-
-def _lengths(found: Sequence[Bar]) -> tuple[list[float], bool]:
-    values = [bar.value for bar in found if bar.value]
-    if not values or min(values) < 0:
-        return [0.0 for _ in found], False
-    low, high = min(values), max(values)
-    if high / low <= _MOST_LINEAR:
-        return [(bar.value or 0.0) / high for bar in found], False
-    decades = math.log10(high / low) + 0.3
-    lengths = [(math.log10(bar.value / low) + 0.3) / decades if bar.value else 0.0 for bar in found]
-    return lengths, True
-
-
-def _write(
-    axes: Axes, x: float, y: float, text: str, size: float, ha: str = "left", weight: str = "normal"
-) -> None:
-    axes.text(
-        x, y, text, fontsize=size, ha=ha, va="center", weight=weight, color=INK, linespacing=1.05
-    )

@@ -36,10 +36,10 @@ _STYLE = {
     "text.parse_math": False,
     "svg.hashsalt": "pagecage",
     "font.family": "sans-serif",
-    "font.size": 9.5,
+    "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlesize": 10,
+    "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.grid": True,
     "grid.alpha": 0.25,
@@ -61,7 +61,7 @@ class TreatmentStyle:
     Treatments that differ only along the axis of a curve form one `group`: they share a colour and
     have different markers. `number` is the number of the group, `along` the level on that axis, and
     `others` the name without it. If there are too many groups to distinguish, one has several
-    `others`.
+    `others`, which `turn` numbers; together with the colour it tells every curve apart.
     """
 
     name: str
@@ -72,6 +72,17 @@ class TreatmentStyle:
     number: int
     along: str
     others: str
+    turn: int
+
+    @property
+    def curve_marker(self) -> str:
+        """The marker of a curve, which no other curve of this colour has."""
+        return MARKERS[(self.number + self.number // len(COLOURS) + self.turn) % len(MARKERS)]
+
+    @property
+    def curve_line(self) -> Any:
+        """The dashes of a curve."""
+        return LINES[(self.number // len(COLOURS) + self.turn) % len(LINES)]
 
 
 def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
@@ -81,6 +92,7 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
     along = numeric[0] if numeric else varying[-1]
     others = [name for name in varying if name != along] or [along]
     groups, found = _groups(run, others), {}
+    turns: dict[int, list[str]] = {}
     unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
         number, group = groups[tuple(treatment[name] for name in others)]
@@ -90,6 +102,9 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
         name, rest = (
             treatment_label({f: treatment[f] for f in names}) for names in (varying, others)
         )
+        alike = turns.setdefault(number, [])
+        if rest not in alike:
+            alike.append(rest)
         found[treatment_label(treatment)] = TreatmentStyle(
             name,
             COLOURS[number % len(COLOURS)],
@@ -99,6 +114,7 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
             number,
             f"{unit}{treatment[along]}",
             rest,
+            alike.index(rest),
         )
     return found
 

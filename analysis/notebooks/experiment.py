@@ -10,7 +10,7 @@
 run_dir = "."
 include = []
 
-# %%
+# %% tags=["part"]
 from analysis.views.notebook import Results
 
 results = Results(run_dir, include)
@@ -21,19 +21,12 @@ results.answer
 
 # %% [markdown]
 # ## Results
-# Each cell is the median over trials. Below it is the exact 95 % interval of the median from six trials on, and the range
-# otherwise. `killed`: the kernel killed the program for memory. `≈`: the time ran out before all data was read; the figure is
-# scaled to the whole. `wrong`: the answer was wrong, for the reason below. `( ) †`: rests on excluded trials alone. `°`:
-# includes trials whose limits or whose quiet host are not proven. Published figures are at the published size. `per GiB` and `per call` divide both times by their own amount of work.
 
-# %%
+# %% tags=["part"]
 results.cells
 
 # %% tags=["optional"]
 results.tables
-
-# %% tags=["optional"]
-results.heat
 
 # %% tags=["optional"]
 results.figure
@@ -42,7 +35,7 @@ results.figure
 results.latencies
 
 # %% tags=["optional"]
-results.claims
+results.own_collectors
 
 # %% tags=["optional"]
 results.sweep
@@ -51,11 +44,18 @@ results.sweep
 results.diagnosis
 
 # %% [markdown]
-# ## Evidence
-# A trial is excluded by a leaky limit, a cache state that was not reached, or a host that was not quiet. Each limit is read
-# back from the kernel, compared with the trial's throughput, and over-driven by a stronger load than the trial.
+# ## Background and evidence
 
-# %%
+# %% tags=["optional"]
+results.claims
+
+# %% tags=["optional"]
+results.story
+
+# %% tags=["part"]
+results.limitations
+
+# %% tags=["part"]
 results.evidence
 
 # %% tags=["optional"]
@@ -65,22 +65,16 @@ results.amplification
 results.timelines
 
 # %% tags=["optional"]
-results.own_collectors
-
-# %% tags=["optional"]
 results.residency
 
 # %% tags=["optional"]
 results.kernel
 
-# %% [markdown]
-# ## Trials, host and reproduction
-
-# %%
+# %% tags=["part"]
 results.trials
 
 # %% tags=["optional"]
 results.facts
 
-# %%
+# %% tags=["part"]
 results.making

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from math import isfinite
+from math import isfinite, log
 from typing import Any
 
-from analysis.cells import TreatmentCell
+from analysis.cells import TreatmentCell, causes
 from analysis.comparison import Change, Comparison, ComparisonRow, run_letter, varying_label
-from analysis.data.load import Run, included_by_name
-from analysis.exchange import figures_of
+from analysis.data.load import included_by_name
 from analysis.formatting import (
+    format_interval,
     format_quantity,
     format_range,
     format_summary,
     response_title,
-    treatment_label,
 )
 from analysis.stats import MedianSummary
+from analysis.strip import MOST_BARS
 from pagecage.report.model import (
     BarChart,
     Block,
@@ -27,22 +28,12 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
+    Strip,
+    Table,
     Tone,
     csv_text,
     make_table,
 )
-
-
-def median_image(run: Run) -> Image:
-    """Return the medians of the main response as a figure that only Markdown has."""
-    constant, bars = run.layout.constant, {}
-    for one in figures_of(run, (run.response,)):
-        varying = {name: level for name, level in one.treatment.items() if name not in constant}
-        bars[treatment_label(varying)] = one.summary.middle
-    title = f"{response_title(run.response)}, medians of included trials"
-    chart = BarChart(title, tuple(bars), tuple(bars.values())) if bars else None
-    return Image(lambda: None, chart)
-
 
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
 GATE_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
@@ -50,7 +41,84 @@ _NOISE = {"a_a_pair": "an A/A pair of treatments", "range": "the range of two to
 
 
 def comparison_report(comparison: Comparison) -> Report:
-    """Return the report: runs, obstacles, a table per response, gates and differences."""
+    """Return the report: strip, runs, gates and first table, then what only a whole one has."""
+    first: list[Block] = [comparison_strip(comparison), _runs_table(comparison)]
+    first += [
+        Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning")
+        for one in comparison.obstacles
+    ]
+    first += _gates(comparison)
+    rest: list[Block] = []
+    for number, response in enumerate(comparison.responses):
+        rows = [row for row in comparison.rows if row.response == response]
+        blocks = first if number == 0 else rest
+        blocks += [Heading(response_title(response)), ratio_image(comparison, rows)]
+        blocks += _response_blocks(comparison, response, rows)
+    rest.append(Heading("Differences"))
+    for number, labels in enumerate(comparison.lacking):
+        if labels:
+            text = f"not in all runs, and not compared, in {run_letter(number)}"
+            rest.append(Paragraph(f"{text}: {', '.join(labels)}", tone="soft"))
+    if comparison.differences:
+        columns = ["property", *(run_letter(number) for number in range(len(comparison.runs)))]
+        lines = [[one.name, *one.values] for one in comparison.differences]
+        rest.append(make_table(columns, lines))
+    else:
+        nothing = "Nothing that is recorded differs between these runs: a change is noise, or what"
+        rest.append(Paragraph(f"{nothing} is not recorded."))
+    title = f"{comparison.runs[0].plan['experiment']}, compared"
+    return Report(title, tuple(first), tuple(rest))
+
+
+def comparison_strip(comparison: Comparison) -> Strip:
+    """Return the change of the main response from A to the last run, over all treatments."""
+    response, last = comparison.responses[0], run_letter(len(comparison.runs) - 1)
+    rows = [row for row in comparison.rows if row.response == response and row.changes]
+    words = Counter(row.changes[-1].word for row in rows)
+    parts = [f"{word} in {count} of {len(rows)} treatments" for word, count in words.items()]
+    overall = comparison.overall.get(response) or [None]
+    if overall[-1]:
+        middle, interval = format_interval("amplification", overall[-1])
+        parts.insert(0, f"{middle} ({interval}) of A" if interval else f"{middle} of A")
+    gates = Counter(one.verdict for one in comparison.gate_results)
+    if gates:
+        parts.append(f"gates: {', '.join(f'{n} {word}' for word, n in gates.items())}")
+    runs = [(run_letter(number), run) for number, run in enumerate(comparison.runs)]
+    held = [(letter, causes(run)) for letter, run in runs if not run.is_baseline]
+    limits = [f"{letter}: {found[0].text}" for letter, found in held if found]
+    counts = [
+        f"{letter}: {sum(t.is_included for t in run.trials)} of {len(run.plan['trials'])} trials"
+        for letter, run in runs
+    ]
+    text = f"{response_title(response)}, {last}: {'; '.join(parts)}"
+    emulated = any(run.is_emulated for _, run in runs)
+    cpu = "emulated CPU (times not comparable)" if emulated else "real CPU"
+    return Strip(
+        text[:1].upper() + text[1:],
+        "; ".join(limits),
+        "; ".join([*counts, cpu]),
+        _changes_chart(comparison, rows),
+        is_proven=not gates["failed"],
+    )
+
+
+def _changes_chart(comparison: Comparison, rows: Sequence[ComparisonRow]) -> BarChart | None:
+    """Return bars of the greatest changes of the last run; None without any."""
+    found = [(row, row.changes[-1].ratio) for row in rows]
+    known = [(row, one) for row, one in found if one and one.middle and isfinite(one.middle)]
+    greatest = sorted(known, key=lambda pair: -abs(log(pair[1].middle)))[:MOST_BARS]
+    shown = [pair for pair in known if pair in greatest]
+    title = f"{response_title(comparison.responses[0])}, {run_letter(len(comparison.runs) - 1)} / A"
+    chart = BarChart(
+        title if len(shown) == len(known) else f"{title}: the greatest changes",
+        tuple(varying_label(comparison, row.treatment) or "all" for row, _ in shown),
+        tuple(ratio.middle for _, ratio in shown),
+        tuple(format_interval("amplification", ratio)[0] for _, ratio in shown),
+    )
+    return chart if shown else None
+
+
+def _runs_table(comparison: Comparison) -> Table:
     runs = []
     for number, run in enumerate(comparison.runs):
         included, planned = sum(t.is_included for t in run.trials), len(run.plan["trials"])
@@ -59,29 +127,7 @@ def comparison_report(comparison: Comparison) -> Report:
         note = f"\nincluded by name: {', '.join(named)}" if named else ""
         trials = f"{included} included, {planned - included} not{note}"
         runs.append([run_letter(number), run.plan["run_id"], size, trials])
-    blocks: list[Block] = [make_table(["", "run", "size", "trials"], runs)]
-    blocks += [
-        Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning")
-        for one in comparison.obstacles
-    ]
-    for response in comparison.responses:
-        rows = [row for row in comparison.rows if row.response == response]
-        blocks += [Heading(response_title(response)), ratio_image(comparison, rows)]
-        blocks += _response_blocks(comparison, response, rows)
-    blocks += _gates(comparison)
-    blocks.append(Heading("Differences"))
-    for number, labels in enumerate(comparison.lacking):
-        if labels:
-            text = f"not in all runs, and not compared, in {run_letter(number)}"
-            blocks.append(Paragraph(f"{text}: {', '.join(labels)}", tone="soft"))
-    if comparison.differences:
-        columns = ["property", *(run_letter(number) for number in range(len(comparison.runs)))]
-        lines = [[one.name, *one.values] for one in comparison.differences]
-        blocks.append(make_table(columns, lines))
-    else:
-        nothing = "Nothing that is recorded differs between these runs: a change is noise, or what"
-        blocks.append(Paragraph(f"{nothing} is not recorded."))
-    return Report(f"{comparison.runs[0].plan['experiment']}, compared", tuple(blocks))
+    return make_table(["", "run", "size", "trials"], runs)
 
 
 def _response_blocks(
@@ -91,11 +137,14 @@ def _response_blocks(
     title, is_pair = f"{response_title(response)} of", len(comparison.runs) == 2
     columns = ["B", "B / A"] if is_pair else ["run", "", "by A"]
     lines: list[list[str | Cell]] = []
+    numbers = {cell.summary.n for row in rows for cell in row.cells if cell.summary}
+    common = f"n {min(numbers)}" if len(numbers) == 1 else ""
     for row in rows:
         figures = []
         for cell in row.cells:
             excluded = f", {cell.excluded} excluded" if cell.excluded else ""
-            figures.append(Cell(cell.text, f"n {cell.summary.n}{excluded}" if cell.summary else ""))
+            count = f"n {cell.summary.n}{excluded}" if cell.summary else ""
+            figures.append(Cell(cell.text, "" if count == common else count))
         for number, change in enumerate(row.changes, start=1):
             label = varying_label(comparison, row.treatment)
             first = [label, figures[0]] if number == 1 else ["", ""]
@@ -111,6 +160,7 @@ def _response_blocks(
     floors = (change.floor for row in comparison.rows for change in row.changes)
     kinds = dict.fromkeys(_NOISE[floor.kind] for floor in floors if floor)
     parts += [f"noise: {kind}" for kind in kinds]
+    parts += [f"{common} on every side"] if common else []
     yield Paragraph("; ".join(parts) or "no figure on both sides", tone="soft")
 
 
@@ -140,14 +190,7 @@ def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
             figure = ratio_figure(comparison, rows)
             return svg(figure, RATIO_ALT) if figure else None
 
-    bars = {
-        varying_label(comparison, row.treatment): 100 * (ratio.middle - 1)
-        for row in rows
-        if row.changes and (ratio := row.changes[-1].ratio) and isfinite(ratio.middle)
-    }
-    last = run_letter(len(comparison.runs) - 1)
-    title = f"{response_title(rows[0].response)}: change from A to {last}, percent"
-    return Image(draw, (BarChart(title, tuple(bars), tuple(bars.values())) if bars else None))
+    return Image(draw)
 
 
 def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import cache_state_tally, diagnosis_by_treatment, treatments, trials_of
+from analysis.cells import cache_state_tally, treatments, trials_of
 from analysis.comparison import flatten_facts
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_quantity, response_title, treatment_label
@@ -102,15 +102,6 @@ def proof_table(run: Run) -> pd.DataFrame:
         }
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def diagnosis_table(run: Run) -> pd.DataFrame:
-    """Return the diagnosis of each caged treatment."""
-    rows = [
-        (treatment_label(treatment), diagnosis)
-        for treatment, diagnosis in diagnosis_by_treatment(run)
-    ]
-    return pd.DataFrame(rows, columns=["treatment", "diagnosis"] if rows else None)
 
 
 def trial_table(run: Run) -> pd.DataFrame:

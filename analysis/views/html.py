@@ -16,6 +16,7 @@ from analysis.figures.style import drawing_style, svg
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.report.model import (
+    BarChart,
     Block,
     Cell,
     Folded,
@@ -23,6 +24,8 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
+    Strip,
+    Table,
     Tone,
 )
 from pagecage.whole_files import write_whole
@@ -49,32 +52,29 @@ def definition_text_html(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def with_heading(heading: str, part: Html | None, introduction: str = "") -> Html | None:
-    """Return a part below its heading; None if there is no part."""
-    paragraph = f"<p>{introduction}</p>" if introduction else ""
-    return Html(f"<h3>{escape(heading)}</h3>{paragraph}{part.text}") if part else None
+def folded(summary: str, part: Html | str | None, introduction: str = "") -> Html | None:
+    """Return a part that is collapsed below its summary; None if there is no part."""
+    text = part.text if isinstance(part, Html) else part
+    about = f"<p>{introduction}</p>" if introduction else ""
+    head = f"<summary>{escape(summary)}</summary>"
+    return Html(f"<details>{head}{about}{text}</details>") if text else None
 
 
 def folded_table(
     summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
 ) -> Html | None:
     """Return a collapsible table; None if it is empty."""
-    part, number = table_html(frame, kind), f" ({len(frame)})" if counted else ""
-    head = f"<summary>{escape(summary)}{number}</summary>"
-    return Html(f"<details>{head}{part.text}</details>") if part else None
+    number = f" ({len(frame)})" if counted else ""
+    return folded(f"{summary}{number}", table_html(frame, kind, summary, is_title=False))
 
 
-def blank_repeats(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
-    """Blank the levels of the first columns that repeat the row above."""
-    shown = frame.copy()
-    for column in range(max(0, columns)):
-        above = frame.iloc[:, : column + 1].shift().eq(frame.iloc[:, : column + 1]).all(axis=1)
-        shown.iloc[:, column] = frame.iloc[:, column].mask(above, "")
-    return shown
+def table_html(
+    frame: pd.DataFrame, kind: str = "", caption: str = "", *, is_title: bool = True
+) -> Html | None:
+    """Return a frame as a scrollable table; None if it is empty.
 
-
-def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
-    """Return a frame as a scrollable table; None if it is empty."""
+    Unless `is_title`, a caption that the page shows already is only for screen readers.
+    """
     if frame.empty:
         return None
 
@@ -86,7 +86,16 @@ def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
     text = cells.to_html(
         classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
     )
+    text = re.sub(r"<th(?= colspan|>)", '<th scope="col"', text)
+    if "claims" not in kind:  # whose first column is the anchor of a link
+        text = _FIRST_CELL.sub(r'\1<th scope="row">\2</th>', text)
+    if caption:
+        hidden = "" if is_title else ' class="unseen"'
+        text = text.replace("<thead>", f"<caption{hidden}>{escape(caption)}</caption><thead>", 1)
     return Html(f'<div class="scroll">{text}</div>')
+
+
+_FIRST_CELL = re.compile(r"(<tr>\s*)<td>(.*?)</td>", re.DOTALL)
 
 
 def _cell_html(value: object) -> str:
@@ -118,6 +127,7 @@ def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 """Content-Security-Policy of a page that is one file: no script runs in it, and nothing is loaded.
 """
+SKIP_LINK = '<a class="skip" href="#main">Skip to the result</a>'
 _TEMPLATE = TOP / "analysis/templates/offline"
 _SHEETS = ("page.css", "parts.css")
 
@@ -133,14 +143,15 @@ def write_page(content: str, target: Path) -> None:
 
 def to_html(report: Report, page_title: str) -> str:
     """Return a report as a page in the project's style that loads no other file."""
-    body = f"<h1>{escape(report.title)}</h1>\n{blocks_html(report.blocks)}"
+    body = f"<h1>{escape(report.title)}</h1>\n{blocks_html((*report.blocks, *report.rest))}"
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(page_title)}</title>\n'
-        f"<style>\n{sheets}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+        f"<style>\n{sheets}</style>\n</head>\n<body>\n{SKIP_LINK}\n"
+        f'<main id="main">\n{body}</main>\n</body>\n</html>\n'
     )
 
 
@@ -157,6 +168,8 @@ def blocks_html(blocks: Iterable[Block]) -> str:
 
 def _block(block: Block) -> str:
     match block:
+        case Strip():
+            return strip_html(block)
         case Heading(text):
             return f"<h2>{escape(text)}</h2>\n"
         case Paragraph():
@@ -167,15 +180,48 @@ def _block(block: Block) -> str:
         case Image(svg=draw):
             drawn = draw()
             return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
-        case Folded(summary, folded):
-            return f"<details><summary>{escape(summary)}</summary>{blocks_html(folded)}</details>\n"
-    if not block.rows:
+        case Folded(summary, blocks):
+            part = folded(summary, blocks_html(blocks))
+            return f"{part.text}\n" if part else ""
+    return block_table_html(block)
+
+
+def block_table_html(table: Table, kind: str = "") -> str:
+    """Return a table as a scrollable one; empty without rows."""
+    if not table.rows:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in block.columns)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in block.rows)
-    caption = f'<p class="source">{escape(block.caption)}</p>\n' if block.caption else ""
-    whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
-    return f'<div class="scroll">{whole}</div>\n{caption}'
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    rows = "".join(
+        f"<tr>{_cell(first, _ROW_HEAD)}{''.join(map(_cell, others))}</tr>\n"
+        for first, *others in table.rows
+    )
+    has_shades = any(cell.shade is not None for row in table.rows for cell in row)
+    words = "; ".join(filter(None, (table.caption, "dark is slow" if has_shades else "")))
+    caption = f"<caption>{escape(words)}</caption>" if words else ""
+    classes = f"pagecage {kind}".strip()
+    whole = f'<table class="{classes}">{caption}<thead><tr>{head}</tr></thead>'
+    return f'<div class="scroll">{whole}<tbody>\n{rows}</tbody></table></div>\n'
+
+
+def strip_html(strip: Strip) -> str:
+    """Return the top of a report: its result, the lines below it, and its bars."""
+    kind = "result" if strip.is_proven else "result unproven"
+    lines = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in strip.lines)
+    bars = bars_html(strip.chart) if strip.chart else ""
+    result = f'<p class="{kind}">{definition_text_html(strip.result)}</p>'
+    return f'<div class="strip">{result}<dl>{lines}</dl>{bars}</div>\n'
+
+
+def bars_html(chart: BarChart) -> str:
+    """Return a chart as rows of text with bars, legible at any width."""
+    scale = " (log scale)" if chart.is_logarithmic else ""
+    rows = "".join(
+        f'<div class="bar"><span>{escape(label)}</span><i><b style="width:{100 * length:.1f}%"></b>'
+        f"</i><span>{escape(text)}</span></div>"
+        for label, length, text in zip(chart.labels, chart.lengths(), chart.texts, strict=True)
+    )
+    head = f"<figcaption>{escape(chart.title)}{scale}</figcaption>"
+    return f'<figure class="bars">{head}{rows}</figure>'
 
 
 _CLASSES: dict[Tone, str] = {
@@ -188,11 +234,14 @@ _CLASSES: dict[Tone, str] = {
 }
 
 
-def _cell(cell: Cell) -> str:
-    kind = _CLASSES[cell.tone]
+_ROW_HEAD = 'th scope="row"'
+
+
+def _cell(cell: Cell, tag: str = "td") -> str:
+    kind = _CLASSES[cell.tone] if cell.shade is None else f"heat h{cell.shade}"
     text = f'<span class="{kind}">{escape(cell.text)}</span>' if kind else escape(cell.text)
     lines = escape(cell.detail).split("\n") if cell.detail else []
-    return f"<td>{text}{''.join(map(_small, lines))}</td>"
+    return f"<{tag}>{text}{''.join(map(_small, lines))}</{tag.partition(' ')[0]}>"
 
 
 def _small(line: str) -> str:

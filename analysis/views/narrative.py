@@ -8,7 +8,6 @@ from html import escape
 
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
-from analysis.articles.tables import contradiction_html
 from analysis.cells import gap_sentence, repeat_differences, stopping_rule_status
 from analysis.data.events import UNTRACED
 from analysis.data.load import Run, included_by_name_sentence
@@ -44,15 +43,12 @@ ABOUT_KERNEL = (
 
 
 def story_html(run: Run) -> str:
-    """Return experiment and question, contradictions of the article, story and source."""
+    """Return the story of the definition and its source; empty without a story."""
     definition, source = run.definition, run.definition.get("source") or {}
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
     paragraphs = str(definition.get("story", "")).strip().split("\n\n")
-    story = "".join(map(paragraph_html, filter(None, paragraphs)))
-    question = f'<p class="question">{definition_text_html(definition["question"])}</p>'
-    title = f"<h1>{escape(run.plan['experiment'])}</h1>"
-    return f"{title}{question}{contradiction_html(run)}{story}{after}"
+    return "".join(map(paragraph_html, filter(None, paragraphs))) + after
 
 
 def paragraph_html(text: str) -> str:

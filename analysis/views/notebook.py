@@ -11,25 +11,28 @@ import pandas as pd
 
 from analysis import alt_text, memory, sweep
 from analysis.articles import tables
-from analysis.articles.tables import ratio_sections, with_anchors
-from analysis.cells import fidelity_lines
+from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
+from analysis.cells import causes, fidelity_lines
 from analysis.data import frames
 from analysis.data.events import fault_event_table
 from analysis.data.load import include_by_name, load_run
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
 from analysis.views.custom_collectors import own_section
 from analysis.views.html import (
     Html,
-    blank_repeats,
+    block_table_html,
     blocks_html,
     definition_text_html,
     figure_html,
+    folded,
     folded_table,
+    strip_html,
     svg_html,
     table_html,
-    with_heading,
 )
 from analysis.views.narrative import (
     ABOUT_CLAIMS,
@@ -93,33 +96,33 @@ class Results:
 
     @property
     def heading(self) -> Html:
-        """Question, story and limitations."""
-        return Html(story_html(self.run) + notices_html(self.run))
+        """Title, question and strip."""
+        title, question = escape(self.run.plan["experiment"]), self.run.definition["question"]
+        asked = f'<p class="question">{definition_text_html(question)}</p>'
+        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run))}")
 
     @property
     def answer(self) -> Html | None:
-        """The findings in sentences, ratios over two factors, and a search for memory."""
-        tables = [*memory_section(self.run), *ratio_sections(self.run)]
-        items, ratios = answer_html(self.run), blocks_html(tables)
-        answer = f'<h2>Answer</h2><ul class="answer">{items}</ul>' if items else ""
-        return Html(answer + ratios) if answer or ratios else None
+        """The findings in sentences, and a search for memory."""
+        items, search = answer_html(self.run), blocks_html(memory_section(self.run))
+        answer = f'<ul class="answer">{items}</ul>' if items else ""
+        return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
 
     @property
     def cells(self) -> Html:
-        """The experiment's table."""
-        layout = self.run.layout
-        throughout = "; ".join(f"{name} {level}" for name, level in layout.constant.items())
-        note = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
-        frame = blank_repeats(run.cell_table(self.run), len(layout.down) - 1)
-        table = table_html(frame, "cells" if layout.across else "cells rows")
-        return Html(note + (table.text if table else ""))
+        """The experiment's table; the slowest figure is the darkest."""
+        kind = "cells" if self.run.layout.across else "cells rows"
+        table = block_table_html(run.main_table(self.run), kind)
+        return Html(table + blocks_html(ratio_sections(self.run)))
 
     @property
     def tables(self) -> Html | None:
         """Further tables of the definition, each with its title and description."""
         parts = []
         for table in self.run.definition.get("tables", []):
-            if made := table_html(run.response_table(self.run, table), "cells further"):
+            frame = run.response_table(self.run, table)
+            title = self.run.fill_places(table["title"])
+            if made := table_html(frame, "cells further", title, is_title=False):
                 heading, about = (
                     definition_text_html(self.run.fill_places(table.get(key, "")))
                     for key in ("title", "about")
@@ -129,17 +132,8 @@ class Results:
         return Html("".join(parts)) if parts else None
 
     @property
-    def heat(self) -> Html | None:
-        """The table as shades, if two or three factors vary and none is numeric."""
-        heat_df = charts.heat_frame(self.run, self.run.response)
-        return figure_html(
-            lambda: charts.heat_figure(heat_df),
-            lambda: alt_text.heat_alt_text(heat_df, self.run.response),
-        )
-
-    @property
     def figure(self) -> Html | None:
-        """The response over a numeric factor, or else one point per trial."""
+        """The response over a numeric factor, or else one point per trial, collapsed."""
         run, response = self.run, self.run.response
 
         def curve_alt_text() -> str:
@@ -150,7 +144,7 @@ class Results:
         curve = figure_html(
             lambda: charts.curve_figure(run, self.trial_df, response, self.styles), curve_alt_text
         )
-        return curve or self.strips
+        return curve or folded("every trial as a point", self.strips)
 
     def _strips(
         self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None
@@ -180,8 +174,10 @@ class Results:
 
     @property
     def claims(self) -> Html | None:
-        """Published and measured figures; those without a figure are collapsed."""
-        made = table_html(tables.claims_table(self.run), "claims")
+        """Published and measured figures below one line with their verdicts, collapsed."""
+        made = table_html(
+            tables.claims_table(self.run), "claims", "published and measured", is_title=False
+        )
         silent = folded_table(
             "published figures without a figure from this run",
             tables.silent_table(self.run),
@@ -196,7 +192,9 @@ class Results:
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
         parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
         minima = blocks_html(minima_section(self.run))
-        return Html(f"<h2>Published and measured</h2>{about}{parts}{minima}")
+        line = run.claims_tally(evaluate_claims(self.run)) or "no figure to compare"
+        text = f"{contradiction_html(self.run)}{about}{parts}{minima}"
+        return folded(f"published figures: {line}", text)
 
     @property
     def sweep(self) -> Html | None:
@@ -215,18 +213,29 @@ class Results:
             return Html(f"<h2>Sweep of one limit</h2>{text}")
         if search is None:
             return None
-        drawn = figure_html(
+        return figure_html(
             lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
         )
-        return with_heading("Memory, time and refaults", drawn)
 
     @property
     def diagnosis(self) -> Html | None:
-        """The diagnosis of each caged treatment."""
-        made = table_html(evidence_tables.diagnosis_table(self.run), "narrow")
+        """The binding limits, each once, with their treatments."""
+        rows = map(run.cause_row, causes(self.run))
+        frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
+        made = table_html(frame, "causes", "what held the treatments back", is_title=False)
         items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
         cloud = f"<p>Fidelity to the provider's behaviour:</p><ul>{items}</ul>" if items else ""
         return Html(f"<h2>Diagnosis</h2>{made.text}{cloud}") if made else None
+
+    @property
+    def story(self) -> Html | None:
+        """The definition's story, collapsed."""
+        return folded("why this was measured", story_html(self.run))
+
+    @property
+    def limitations(self) -> Html | None:
+        """The size, the host, and what limits the figures, collapsed."""
+        return folded("size, host and limitations", notices_html(self.run))
 
     @property
     def evidence(self) -> Html:
@@ -250,7 +259,7 @@ class Results:
 
     @property
     def amplification(self) -> Html | None:
-        """Bytes read per byte requested, with the read-ahead window as a mark."""
+        """Bytes read per byte requested, with the read-ahead window as a mark, collapsed."""
         if "amplification" not in self.trial_df:
             return None
         read = self.trial_df[self.trial_df["amplification"] > 0]
@@ -262,11 +271,11 @@ class Results:
         if len(sizes) == 1:
             window = float(sizes.pop() or 0)
             marks[f"{window:.0f} KiB for each page"] = window * KIB / self.run.page_bytes
-        return with_heading("Read amplification", self._strips(read, "amplification", marks))
+        return folded("read amplification", self._strips(read, "amplification", marks))
 
     @property
     def timelines(self) -> Html | None:
-        """Transfer rates over time; sizes, residency, refaults and stalls are collapsed."""
+        """Transfer rates over time, sizes, residency, refaults and stalls, collapsed."""
         run, trace_df, styles = self.run, self.trace_df, self.styles
         direction, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
         made = figure_html(
@@ -283,8 +292,8 @@ class Results:
             lambda: alt_text.timeline_alt_text(trace_df, names, specs, styles),
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
-        folded = f"<details><summary>{about}</summary>{states.text}</details>" if states else ""
-        return with_heading("Disk traffic over time", Html(made.text + folded), ABOUT_TIME)
+        state = f"<h3>{about}</h3>{states.text}" if states else ""
+        return folded("disk traffic over time", made.text + state, ABOUT_TIME)
 
     @property
     def own_collectors(self) -> Html | None:
@@ -293,17 +302,17 @@ class Results:
 
     @property
     def residency(self) -> Html | None:
-        """Resident parts of the data over time."""
+        """Resident parts of the data over time, collapsed."""
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(
             lambda: charts.residency_figure(shown, self.styles),
             lambda: alt_text.residency_alt_text(shown, self.styles),
         )
-        return with_heading("Residency", made, ABOUT_RESIDENCY)
+        return folded("residency", made, ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
-        """Sizes of read-ahead requests, and faults by the flags of the mapping."""
+        """Sizes of read-ahead requests, and faults by the flags of the mapping, collapsed."""
         readahead_df = frames.readahead_frame(self.run)
         drawn = figure_html(
             lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
@@ -313,7 +322,7 @@ class Results:
         faults = folded_table("faults by flags of the mapping", fault_df)
         events = folded_table("events by treatment", fault_event_table(self.run))
         made = [part.text for part in (drawn, faults, events) if part]
-        return with_heading("Read-ahead", Html("".join(made)), ABOUT_KERNEL) if made else None
+        return folded("read-ahead and faults", "".join(made), ABOUT_KERNEL)
 
     @property
     def trials(self) -> Html | None:
@@ -323,10 +332,11 @@ class Results:
 
     @property
     def facts(self) -> Html | None:
-        """Facts of the host."""
+        """Facts of the host, collapsed."""
         return folded_table("facts of the host", evidence_tables.facts_table(self.run), "narrow")
 
     @property
     def making(self) -> Html | None:
-        """Command, versions and hashes for repeating the run."""
-        return table_html(evidence_tables.making_table(self.run), "narrow")
+        """Command, versions and hashes for repeating the run, collapsed."""
+        made = evidence_tables.making_table(self.run)
+        return folded_table("command, versions and hashes", made, "narrow", counted=False)

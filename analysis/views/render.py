@@ -352,7 +352,7 @@ def export(document: Mapping[str, Any], title: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
 
-    from analysis.views.html import PAGE_POLICY  # late: it imports matplotlib
+    from analysis.views.html import PAGE_POLICY, SKIP_LINK  # late: it imports matplotlib
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -363,5 +363,5 @@ def export(document: Mapping[str, Any], title: str) -> str:
     )
     environment.filters["markdown"] = MarkdownIt().render
     return environment.get_template("index.html.j2").render(
-        cells=document["cells"], title=title, policy=PAGE_POLICY
+        cells=document["cells"], title=title, policy=PAGE_POLICY, skip_link=SKIP_LINK
     )

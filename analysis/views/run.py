@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import TONES, contradiction_sentence, ratio_sections
 from analysis.cells import (
+    BindingCause,
     TreatmentCell,
     cache_state_tally,
-    diagnosis_by_treatment,
+    causes,
+    common_spread,
     fidelity_lines,
     gap_sentence,
+    legend,
     make_cell,
     published_by_treatment,
     repeat_differences,
@@ -25,6 +29,7 @@ from analysis.cells import (
     treatments,
 )
 from analysis.data.load import Run, included_by_name, included_by_name_sentence
+from analysis.exchange import is_rate
 from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
@@ -36,10 +41,12 @@ from analysis.formatting import (
     treatment_label,
 )
 from analysis.memory import memory_json, memory_run, step_rows
+from analysis.strip import run_strip
 from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
-from analysis.views.comparison import SUMMARY_COLUMNS, csv_summary, median_image
+from analysis.views.comparison import SUMMARY_COLUMNS, csv_summary
 from analysis.volumes import volume_summaries
 from pagecage.report.model import (
+    SHADES,
     Block,
     Cell,
     Heading,
@@ -57,34 +64,80 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
-    """Return the experiment's table, with one factor across if its levels fit."""
-    import pandas as pd
+def main_table(run: Run) -> Table:
+    """Return the experiment's table, with one factor across if its levels fit.
 
-    response, plan = response or run.response, run.layout
-    published = published_by_treatment(run, response)
-    heading = per_unit_heading(response)
-    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
-    for treatment in treatments(run):
-        cell = make_cell(run, treatment, response)
-        key = tuple(treatment[name] for name in plan.down)
-        levels = {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
-        row = rows.setdefault(key, levels)
-        position = treatment[plan.across] if plan.across else response_title(response)
-        row[position, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
-        if published:
-            row[position, "published"] = published.get(treatment_label(treatment), "")
-        if heading and (unit := per_unit(run, cell)).measured:
-            below = f"\npublished {unit.published}" if unit.published else ""
-            row[position, heading] = unit.measured + below
-        if not plan.across:
-            row[position, "of"] = cell.spread
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    if plan.across:
-        order = run.factors[plan.across]
-        columns.sort(key=lambda column: order.index(column[0]) if column[1] else -1)
-    cells = [[row.get(column, "") for column in columns] for row in rows.values()]
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
+    Figures are shaded if they differ by a factor of two: the darkest is the slowest.
+    """
+    layout, published = run.layout, published_by_treatment(run, run.response)
+    title = response_title(run.response)
+    heading = per_unit_heading(run.response) if published else None
+    columns = run.factors[layout.across] if layout.across else [title, str(heading), ""]
+    made = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
+    common, shade_of = common_spread(made), _shading(run, made)
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in made:
+        treatment, note, shade = cell.treatment, cell.note(common), shade_of(cell)
+        row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
+        figure = published.get(treatment_label(treatment))
+        text = f"{cell.text} ({figure})" if figure else cell.text
+        unit = _per_unit_text(run, cell, heading if layout.across else heading and "")
+        if layout.across:
+            below = "\n".join(filter(None, (note, unit)))
+            row[treatment[layout.across]] = Cell(text, below, shade=shade)
+        else:
+            row |= {title: Cell(text, shade=shade), str(heading): Cell(unit)}
+            row[""] = Cell(note, tone="soft")
+    used = [one for one in columns if any(one in row and row[one].text for row in rows.values())]
+    keys = _without_repeats(list(rows))
+    cells: list[list[str | Cell]] = [
+        [*key, *(row.get(column, Cell("")) for column in used)]
+        for key, row in zip(keys, rows.values(), strict=True)
+    ]
+    parts = [title] if layout.across else []
+    parts += [_caption(run, made), *(["in brackets: published"] if published else [])]
+    return make_table([*layout.down, *used], cells, "; ".join(parts))
+
+
+def _without_repeats(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    """Blank the levels that repeat the row above, but the last."""
+    found = []
+    for above, key in zip([(), *keys], keys, strict=False):
+        same = next(
+            (i for i, pair in enumerate(zip(above, key, strict=False)) if len(set(pair)) > 1), 0
+        )
+        found.append([*[""] * same, *key[same:]])
+    return found
+
+
+_LEAST_RATIO = 2.0
+"""The least ratio of the slowest to the fastest figure for which shades are drawn."""
+
+
+def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCell], int | None]:
+    """Return a function that gives a cell's shade by its slowness, on a logarithmic scale."""
+    sign = -1 if is_rate(run, run.response) else 1
+    known = [c.summary.middle for c in cells if c.summary and c.summary.middle > 0]
+    if run.response.endswith("_fraction"):  # which is neither slow nor fast
+        known = []
+    ends = sorted(sign * math.log(one) for one in (min(known), max(known))) if known else [0.0, 0.0]
+    span = ends[1] - ends[0]
+
+    def shade_of(cell: TreatmentCell) -> int | None:
+        if span < math.log(_LEAST_RATIO) or not cell.summary or cell.summary.middle <= 0:
+            return None
+        share = (sign * math.log(cell.summary.middle) - ends[0]) / span
+        return min(SHADES - 1, int(share * SHADES))
+
+    return shade_of
+
+
+def _caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
+    """Return what all cells have in common, and the meanings of the signs that occur."""
+    common = common_spread(cells)
+    notes = [f"{name} {level} throughout" for name, level in run.layout.constant.items()]
+    notes += [common.sentence] if common else ["medians, with their intervals"]
+    return "; ".join([*notes, *legend(cells)])
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
@@ -157,7 +210,7 @@ def memory_section(run: Run) -> Iterator[Block]:
     rows = step_rows(found)
     if rows:
         yield Heading("Memory and time")
-        yield make_table(list(rows[0]), [list(row.values()) for row in rows], _STEP_COLUMNS)
+        yield _rows_table(rows, _STEP_COLUMNS)
 
 
 def _volume_section(run: Run) -> Iterator[Block]:
@@ -185,37 +238,54 @@ def _volume_section(run: Run) -> Iterator[Block]:
     yield make_table(titles, rows, _COLUMNS)
 
 
-_EMULATED = (
-    "Emulated (TCG): times that depend on the CPU are far too long and not comparable with"
-    " published ones."
-)
-
-
 def run_report(run: Run) -> Report:
-    """Return the report: question, findings, table, verdicts, diagnoses and claims."""
-    results = evaluate_claims(run)
-    blocks: list[Block] = [*_head(run, results), *memory_section(run), *_findings(run)]
-    blocks += ratio_sections(run)
-    blocks += [Heading(response_title(run.response)), _response_table(run), median_image(run)]
-    blocks += _volume_section(run)
-    if sweep := sweep_of(run):
-        rows = sweep_rows(sweep)
-        blocks += [Heading(f"Sweep of {sweep.property}")]
-        blocks += [make_table(list(rows[0]), [list(row.values()) for row in rows])]
-        blocks += [Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep)]
-    blocks += _verdicts(run)
-    diagnoses = [
-        (treatment_label(treatment), one) for treatment, one in diagnosis_by_treatment(run)
-    ]
-    lines = fidelity_lines(run)
-    if diagnoses or lines:
-        blocks += [Heading("Diagnosis"), make_table(["treatment", "diagnosis"], diagnoses)]
-        blocks += [Paragraph(f"{line}.", tone="soft") for line in lines]
-    return Report(run.plan["experiment"], (*blocks, *_claims(results), *minima_section(run)))
+    """Return the report: strip and main table, then what only a whole report has."""
+    results, search, sweep = evaluate_claims(run), memory_run(run), sweep_of(run)
+    table = main_table(run)
+    first: list[Block] = [run_strip(run)]
+    rest: list[Block] = [*_findings(run), *_notes(run, results)]
+    if search and search.steps:
+        first.append(_rows_table(step_rows(search), _STEP_COLUMNS))
+        rest[:0] = [Paragraph(sentence, marker="•") for sentence in search.sentences]
+    elif sweep:
+        first.append(_rows_table(sweep_rows(sweep)))
+        rest[:0] = [Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep)]
+    else:
+        first.append(table)
+    rest = [Heading("Findings"), *rest, *([table] if table not in first else [])]
+    rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run), *_verdicts(run)]
+    rest += [*claims_section(run), *minima_section(run)]
+    if line := claims_line(run, results):
+        first.append(Paragraph(line, tone="soft"))
+    return Report(run.plan["experiment"], tuple(first), tuple(rest))
 
 
-def _head(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
-    yield Paragraph(run.definition["question"], tone="strong")
+def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
+    return make_table(list(rows[0]), [list(row.values()) for row in rows], caption)
+
+
+def claims_report(run: Run) -> Report:
+    """Return the published figures alone, with what was measured."""
+    return Report(run.plan["experiment"], (*claims_section(run), *minima_section(run)))
+
+
+def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
+    """Return how many published figures held; empty for experiments of no article."""
+    tally, name = claims_tally(results), run.plan["run_id"]
+    return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
+
+
+def claims_tally(results: Sequence[ClaimResult]) -> str:
+    """Return the numbers of claims by verdict, such as `12 held, 6 not, 2 undecided`."""
+    counts = Counter(one.verdict for one in results)
+    words = {"held": "held", "not_held": "not", "undecided": "undecided"}
+    parts = [f"{counts[one]} {word}" for one, word in words.items() if counts[one]]
+    others = len(results) - sum(counts[one] for one in words)
+    return ", ".join([*parts, *([f"{others} not compared"] if others else [])])
+
+
+def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
+    """Yield the limitations that the strip does not state."""
     if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
     reason = run.plan.get("size_reason") or "as requested"
@@ -224,10 +294,10 @@ def _head(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
         yield Paragraph(sentence, tone="warning")
+    if sentence := gap_sentence(run):
+        yield Paragraph(sentence, tone="soft")
     if machine := real_cpu_sentence(run):
         yield Paragraph(f"{machine}.", tone="soft")
-    if run.is_emulated:
-        yield Paragraph(_EMULATED, tone="warning")
 
 
 def _findings(run: Run) -> Iterator[Paragraph]:
@@ -240,6 +310,28 @@ def _findings(run: Run) -> Iterator[Paragraph]:
         note = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
         tone: Tone = "plain" if finding.is_proven else "warning"
         yield Paragraph(question + finding.sentence, note, tone, "•")
+
+
+def _diagnosis(run: Run) -> Iterator[Block]:
+    """Yield the binding limits, each once, with a treatment for which it is explained."""
+    found, lines = causes(run), fidelity_lines(run)
+    if found or lines:
+        yield Heading("Diagnosis")
+        yield make_table(["limit", "diagnosis"], map(cause_row, found))
+        yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
+
+
+def cause_row(cause: BindingCause) -> list[str]:
+    """Return a cause with its share of the time, its treatments, and its explanation."""
+    names = [treatment_label(treatment) for treatment, _ in cause.diagnoses]
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    example = f"{cause.example}: {cause.sentence}" if len(names) > 1 else cause.sentence
+    listed = "; ".join([*names[:_MOST_NAMED], *more])
+    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example]
+
+
+_MOST_NAMED = 6
+"""Treatments that a cause names; the evidence has all of them."""
 
 
 def _verdicts(run: Run) -> Iterator[Block]:
@@ -271,8 +363,9 @@ def _verdicts(run: Run) -> Iterator[Block]:
         yield Paragraph(f"{name}: {tally}", marker="•")
 
 
-def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
+def claims_section(run: Run) -> Iterator[Block]:
     """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
+    claims = evaluate_claims(run)
     numbers: dict[str, int] = {}
     silent: dict[str, list[str]] = {}
     rows: list[list[str | Cell]] = []
@@ -297,35 +390,6 @@ def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
     for reason, ids in silent.items():
         text = f"{format_verdict('no_data')} {format_id_ranges(ids)}: {reason}"
         yield Paragraph(text, tone="soft", marker="•")
-
-
-def _response_table(run: Run) -> Table:
-    layout, published = run.layout, published_by_treatment(run, run.response)
-    levels = run.factors[layout.across] if layout.across else [response_title(run.response), ""]
-    heading = per_unit_heading(run.response)
-    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for treatment in treatments(run):
-        cell = make_cell(run, treatment, run.response)
-        row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
-        figure = published.get(treatment_label(treatment))
-        text = f"{cell.text} ({figure})" if figure else cell.text
-        if layout.across:
-            unit = _per_unit_text(run, cell, heading)
-            row[treatment[layout.across]] = Cell(text, "\n".join(filter(None, (cell.spread, unit))))
-        else:
-            row |= {levels[0]: Cell(text), "": Cell(cell.spread, tone="soft")}
-            if heading:
-                row[heading] = Cell(_per_unit_text(run, cell, ""))
-    if any(heading in row and row[heading].text for row in rows.values()):
-        levels = [levels[0], str(heading), levels[1]]
-    cells: list[list[str | Cell]] = [
-        [*key, *(row.get(level, Cell("")) for level in levels)] for key, row in rows.items()
-    ]
-    notes = [f"{name} {level} throughout" for name, level in layout.constant.items()]
-    if gap := gap_sentence(run):
-        notes.append(gap)
-    caption = "; ".join([*notes, *(["in brackets: published"] if published else [])])
-    return make_table([*layout.down, *levels], cells, caption)
 
 
 def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:

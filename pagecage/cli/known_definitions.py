@@ -18,7 +18,7 @@ from pagecage.whole_files import json_sha256, text_sha256
 HARMLESS = frozenset(
     {
         *("question", "story", "source", "response", "repeats", "claims", "findings", "tables"),
-        *("ratio_tables", "identical", "exclude", "fresh", "fill"),
+        *("headline", "ratio_tables", "identical", "exclude", "fresh", "fill"),
     }
 )
 """Keys of a definition that name neither a command nor a file."""

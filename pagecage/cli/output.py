@@ -89,10 +89,13 @@ class OutputFormat:
     markdown: bool = False
     as_json: Annotated[bool, Parameter(name="--json")] = False
 
+    def given(self) -> dict[str, bool]:
+        """Return whether each form is asked for."""
+        return {"csv": self.csv, "markdown": self.markdown, "json": self.as_json}
+
     def form(self) -> str:
         """Return csv, markdown, json, or "". Raises PagecageError if two are given."""
-        forms = {"csv": self.csv, "markdown": self.markdown, "json": self.as_json}
-        given = [name for name, is_given in forms.items() if is_given]
+        given = [name for name, is_given in self.given().items() if is_given]
         if len(given) > 1:
             raise PagecageError(
                 f"--{given[0]} and --{given[1]} are mutually exclusive", "give one of them"
@@ -102,6 +105,20 @@ class OutputFormat:
 
 Notify = Callable[[str], None]
 """Prints a message to the user."""
+
+
+_verbosity = 0
+
+
+def set_verbosity(level: int) -> None:
+    """Set how much is printed: -1 with -q, 1 with -v, else 0."""
+    global _verbosity
+    _verbosity = level
+
+
+def is_verbose() -> bool:
+    """Return whether -v was given."""
+    return _verbosity > 0
 
 
 def notify(text: str) -> None:

@@ -23,7 +23,7 @@ from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, execute, exit_code
 from pagecage.cli.known_definitions import accepted_sections
 from pagecage.cli.options import ExistingFolder, Folder, NewFile, Positive
-from pagecage.cli.output import Json, OutputFormat, notify
+from pagecage.cli.output import Json, OutputFormat, is_verbose, notify
 from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, refusal_of_system
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run, path_exists
@@ -67,7 +67,11 @@ def show_run(
 
         if exchange:
             return results.exchanged(run_folder, exchange, include)
-        return results.tables(results.load(run_folder, include), form)
+        return results.tables(results.load(run_folder, include), form or _terminal_form())
+
+
+def _terminal_form() -> str:
+    return "whole" if is_verbose() else ""
 
 
 def report(
@@ -89,7 +93,7 @@ def report(
         from analysis import results
 
         loaded = results.render(run_folder, include, known)
-        text = results.tables(loaded, form) if shows_tables else ""
+        text = results.tables(loaded, form or _terminal_form()) if shows_tables else ""
     if shows_tables:
         print(text, end="")
         notify(f"report: {os.path.relpath(run_folder / 'report.html')}")
@@ -173,7 +177,7 @@ def _compare(
         from analysis import results
 
         text, status = results.compared(
-            paths, fail_if or (), include or (), form, anyway=anyway, html=page
+            paths, fail_if or (), include or (), form or _terminal_form(), anyway=anyway, html=page
         )
     print(text, end="", file=out)
     return status
@@ -231,7 +235,7 @@ def _follow(
     with analysing():
         from analysis import results
 
-        text, status = results.followed(paths, response, fail_if, form, page)
+        text, status = results.followed(paths, response, fail_if, form or _terminal_form(), page)
     print(text, end="")
     return status
 
@@ -329,9 +333,27 @@ def compare(
     return _compare(paths, fail_if, include, form, anyway=anyway, html=html)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunFormat(OutputFormat):
+    """The output format of a run.
+
+    Parameters
+    ----------
+    claims
+        Print only the published figures that the run compares
+    """
+
+    claims: bool = False
+
+    def given(self) -> dict[str, bool]:
+        """Return whether each form is asked for."""
+        return {**super().given(), "claims": self.claims}
+
+
 def show(
     name: str,
-    output_format: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
+    output_format: RunFormat = RunFormat(),
     *,
     include: Include = None,
     html: bool = False,
@@ -340,7 +362,7 @@ def show(
         Parameter(metavar="NAME"),
     ] = None,
 ) -> int:
-    """Show a run's tables, verdicts and claims.
+    """Show a run's result, binding limit and table; with -v also verdicts, diagnosis and claims.
 
     Parameters
     ----------

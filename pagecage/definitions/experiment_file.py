@@ -85,6 +85,9 @@ class ExperimentFile(StrictTable):
     )
     sizes: dict[Literal["full", "default", "emulated", "smoke"], SizeTable]
     claims: list[ClaimTable] = []
+    headline: list[FindingTable] = Field(
+        [], description="the result in one line: the parts of the report's first sentence"
+    )
     findings: list[FindingTable] = []
     tables: list[ReportTable] = []
     ratio_tables: list[RatioTable] = []
@@ -139,6 +142,7 @@ class ExperimentFile(StrictTable):
         tables: list[tuple[str, StrictTable]] = [
             (f"claims.{claim.id}", claim) for claim in self.claims
         ]
+        tables += [(f"headline[{number}]", part) for number, part in enumerate(self.headline)]
         tables += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
         tables += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
         tables += [(f"ratio_tables[{n}]", table) for n, table in enumerate(self.ratio_tables)]

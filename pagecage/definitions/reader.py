@@ -164,6 +164,7 @@ def _keys_hint(path: Path, key: str) -> str:
         "sizes": SizeTable,
         "levels": LevelTable,
         "claims": ClaimTable,
+        "headline": FindingTable,
         "findings": FindingTable,
         "tables": ReportTable,
         "source": Citation,

@@ -158,7 +158,7 @@ def _definition(
     name = f"{experiment.name} ({others})" if others else experiment.name
     how = "How does {} fare" if experiment.workload.service else "How long does {} take"
     kept = dict(experiment.definition)
-    for key in ("claims", "findings", "story", "exclude"):
+    for key in ("claims", "headline", "findings", "story", "exclude"):
         kept.pop(key, None)
     tables = dict(kept.get("levels", {}))
     return {

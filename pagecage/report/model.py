@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,43 +36,94 @@ class Paragraph:
     marker: str = ""
 
 
+SHADES = 7
+"""Shades of a cell on a page, which has a colour for each."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """A table cell; `detail` is shown in small below the text."""
+    """A table cell; `detail` is shown in small below the text.
+
+    `shade` counts from 0, the fastest figure of the table, to SHADES - 1, the slowest.
+    """
 
     text: str
     detail: str = ""
     tone: Tone = "plain"
+    shade: int | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; every row has one cell per column."""
+    """A table; every row has one cell per column. `left_out` counts rows that it lacks."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class BarChart:
-    """One bar for each label; what Markdown shows in place of a figure."""
+    """One bar for each label; `texts` has the figures with units, which Markdown leaves out."""
 
     title: str
     labels: tuple[str, ...]
     values: tuple[float, ...]
+    texts: tuple[str, ...] = ()
+
+    @property
+    def is_logarithmic(self) -> bool:
+        """True if the least bar would be too short to see on a linear scale."""
+        known = [value for value in self.values if value > 0]
+        return bool(known) and max(known) > _MOST_LINEAR * min(known)
+
+    def lengths(self) -> list[float]:
+        """Return the bars' lengths as shares of the longest one."""
+        known = [value for value in self.values if value > 0] or [1.0]
+        low, high = min(known), max(known)
+        if not self.is_logarithmic:
+            return [max(0.0, value) / high for value in self.values]
+        decades = math.log10(high / low) + _SHORTEST_DECADES
+        return [
+            (math.log10(value / low) + _SHORTEST_DECADES) / decades if value > 0 else 0.0
+            for value in self.values
+        ]
+
+
+_MOST_LINEAR = 40.0
+"""Ratio of the longest to the shortest bar above which the scale is logarithmic."""
+_SHORTEST_DECADES = 0.3
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The top of a report: its result, the binding limit, its validity, and one picture.
+
+    `is_proven` is False for a result without a proven figure.
+    """
+
+    result: str
+    limit: str = ""
+    trust: str = ""
+    chart: BarChart | None = None
+    is_proven: bool = True
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The lines below the result, with their names; empty ones are left out."""
+        named = (("limit", self.limit), ("valid", self.trust))
+        return tuple((name, text) for name, text in named if text)
 
 
 @dataclass(frozen=True)
 class Image:
     """A figure; `svg` draws it for HTML, or returns None if there is nothing to draw.
 
-    It is a function because drawing takes longer than everything else. `bars` is its short form
-    for Markdown; None for none.
+    It is a function because drawing takes longer than everything else.
     """
 
     svg: Callable[[], str | None]
-    bars: BarChart | None = None
 
 
 @dataclass(frozen=True)
@@ -82,15 +134,16 @@ class Folded:
     blocks: tuple[Block, ...]
 
 
-Block = Heading | Paragraph | Table | Image | Folded
+Block = Strip | Heading | Paragraph | Table | Image | Folded
 
 
 @dataclass(frozen=True)
 class Report:
-    """A title and the blocks below it."""
+    """A title and the blocks below it; a terminal shows `rest` only if all is asked for."""
 
     title: str
     blocks: tuple[Block, ...]
+    rest: tuple[Block, ...] = ()
 
 
 def make_table(
@@ -117,10 +170,10 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def to_markdown(report: Report) -> str:
-    """Return a report as Markdown; folded blocks and images without bars are left out."""
+    """Return a report as Markdown; folded blocks and images are left out."""
     parts = [f"# {markdown_text(report.title)}\n"]
     previous: Block | None = None
-    for block in report.blocks:
+    for block in (*report.blocks, *report.rest):
         for text in _markdown(block):
             is_next_item = _is_item(block) and _is_item(previous)
             parts.append(text if is_next_item else f"\n{text}")
@@ -134,6 +187,10 @@ def _is_item(block: Block | None) -> bool:
 
 def _markdown(block: Block) -> Iterator[str]:
     match block:
+        case Strip():
+            yield f"**{markdown_text(block.result)}**\n"
+            yield "".join(f"* {name}: {markdown_text(text)}\n" for name, text in block.lines)
+            yield mermaid(block.chart) if block.chart else ""
         case Heading(text):
             yield f"## {markdown_text(text)}\n"
         case Paragraph():
@@ -147,8 +204,6 @@ def _markdown(block: Block) -> Iterator[str]:
             yield markdown_table(block.columns, texts) + (
                 f"\n{markdown_text(block.caption)}\n" if block.caption else ""
             )
-        case Image(bars=BarChart() as chart):
-            yield mermaid(chart)
         case _:
             pass
 

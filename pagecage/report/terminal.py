@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -13,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pagecage.report.model import Block, Heading, Paragraph, Report, Table, Tone
+from pagecage.report.model import Block, Heading, Paragraph, Report, Strip, Table, Tone
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -25,20 +26,74 @@ _STYLES: dict[Tone, str] = {
 }
 
 
-def terminal_text(report: Report) -> str:
-    """Return a report as this terminal shows it: with its width, and its colours if it has any."""
+MOST_LINES = 26
+"""Lines of a report that is not asked for as a whole: a screen of 30 with what is printed around.
+"""
+_FEWEST_ROWS = 3
+_BAR_COLUMNS = 30
+
+
+def terminal_text(report: Report, *, whole: bool = False) -> str:
+    """Return a report as this terminal shows it: with its width, and its colours if it has any.
+
+    Unless `whole`, it has one screen at most: details, bars and the last rows give way.
+    """
     has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    console = Console(
-        file=(text := StringIO()),
-        width=shutil.get_terminal_size().columns,
-        force_terminal=has_colours or None,
-    )
-    print_report(report, console)
-    return text.getvalue()
+    width = shutil.get_terminal_size().columns
+
+    def text(shown: Report) -> str:
+        console = Console(file=(out := StringIO()), width=width, force_terminal=has_colours or None)
+        print_report(shown, console)
+        return out.getvalue()
+
+    if whole:
+        return text(Report(report.title, (*report.blocks, *report.rest)))
+    if report.rest:
+        hint = Paragraph("-v prints the rest", tone="soft")
+        report = replace(report, blocks=(*report.blocks, hint))
+    shown = text(report)
+    for shorten in (_without_more_details, _without_bars):
+        if _excess(shown) > 0:
+            report = replace(report, blocks=tuple(map(shorten, report.blocks)))
+            shown = text(report)
+    while (excess := _excess(shown)) > 0 and (shorter := _with_fewer_rows(report, excess)):
+        report, shown = shorter, text(shorter)
+    return shown
+
+
+def _excess(text: str) -> int:
+    return text.count("\n") - MOST_LINES
+
+
+def _without_more_details(block: Block) -> Block:
+    """Return a table whose cells have one line of details at most."""
+    if not isinstance(block, Table):
+        return block
+    rows = ([replace(c, detail=c.detail.partition("\n")[0]) for c in row] for row in block.rows)
+    return replace(block, rows=tuple(map(tuple, rows)))
+
+
+def _without_bars(block: Block) -> Block:
+    return replace(block, chart=None) if isinstance(block, Strip) else block
+
+
+def _with_fewer_rows(report: Report, excess: int) -> Report | None:
+    """Return the report with a shorter last table; None if that is short already.
+
+    A row has two lines at most on a terminal that is wide enough, and the note on them has one.
+    """
+    blocks = list(report.blocks)
+    for at, block in reversed(list(enumerate(blocks))):
+        if isinstance(block, Table) and len(block.rows) > _FEWEST_ROWS:
+            kept = max(_FEWEST_ROWS, len(block.rows) - max(1, excess // 2))
+            left_out = block.left_out + len(block.rows) - kept
+            blocks[at] = replace(block, rows=block.rows[:kept], left_out=left_out)
+            return replace(report, blocks=tuple(blocks))
+    return None
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print a report; images and folded blocks are left out."""
+    """Print a report's blocks; images and folded blocks are left out."""
     console.print(Text(report.title, "bold"))
     for block in report.blocks:
         for part in _parts(block):
@@ -47,6 +102,8 @@ def print_report(report: Report, console: Console) -> None:
 
 def _parts(block: Block) -> Iterator[RenderableType]:
     match block:
+        case Strip():
+            yield from _strip(block)
         case Heading(title):
             yield ""
             yield Text(title, "bold")
@@ -62,10 +119,30 @@ def _parts(block: Block) -> Iterator[RenderableType]:
             yield Padding(item, (0, 0, 0, 2), expand=False)
         case Table() if block.rows:
             yield _table(block)
+            if block.left_out:
+                yield Text(f"… and {block.left_out} more rows", "dim")
             if block.caption:
                 yield Text(block.caption, "dim")
         case _:
             pass
+
+
+def _strip(block: Strip) -> Iterator[RenderableType]:
+    yield Text(block.result, "bold" if block.is_proven else "bold yellow")
+    lines = RichTable.grid(padding=(0, 1, 0, 0))
+    for name, text in block.lines:
+        lines.add_row(Text(name, "dim"), Text(text))
+    if block.lines:
+        yield lines
+    if chart := block.chart:
+        yield ""
+        yield Text(f"{chart.title}{' (log scale)' if chart.is_logarithmic else ''}", "dim")
+        bars = RichTable.grid(padding=(0, 1, 0, 0))
+        for label, length, text in zip(chart.labels, chart.lengths(), chart.texts, strict=True):
+            bar = "█" * max(1, round(_BAR_COLUMNS * length)) if length else ""
+            bars.add_row(Text(label), Text(bar, "cyan"), Text(text))
+        yield bars
+    yield ""
 
 
 def _table(block: Table) -> RichTable:

@@ -224,7 +224,7 @@ def test_the_scorecard_has_totals_by_article_and_host(
 ) -> None:
     page = open_page(browser, log)
     page.goto((site / "scorecard.html").as_uri())
-    hosts = page.locator(".totals").nth(1).locator("tbody td:first-child").all_inner_texts()
+    hosts = page.locator(".totals").nth(1).locator("tbody th").all_inner_texts()
     assert hosts == ["real CPU", "emulated guest", "without a run"]
     totals = page.locator(".totals").first.locator("tbody td:last-child").all_inner_texts()
     assert sum(map(int, totals)) == len(read_rows(ROOT / "experiments"))
@@ -232,16 +232,20 @@ def test_the_scorecard_has_totals_by_article_and_host(
     assert measured[1:] == ["emulated guest", "20260101T000000Z-constrained-random-vm"]
 
 
-def test_a_card_shows_a_thumbnail_of_its_own_size(
-    site: Path, browser: Browser, log: BrowserLog
-) -> None:
+def test_a_card_has_the_strip_of_its_report(site: Path, browser: Browser, log: BrowserLog) -> None:
     page = open_page(browser, log)
     page.goto((site / "index.html").as_uri(), wait_until="networkidle")
-    picture = page.locator(".thumbnail img").first
-    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [480, 270]
-    shown = picture.bounding_box()
-    assert shown is not None
-    assert shown["width"] >= 290
+    card = page.locator(".card").first
+    page.goto((site / "reports/constrained-random.html").as_uri())
+    result, trust = (
+        page.locator(f".strip {part}").inner_text() for part in (".result", "dd >> nth=-1")
+    )
+    bars = page.locator(".strip .bar").count()
+    page.goto((site / "index.html").as_uri(), wait_until="networkidle")
+    assert result in card.inner_text()
+    assert trust in card.inner_text()
+    assert card.locator(".bar").count() == bars > 1
+    assert card.locator(".bar b").last.bounding_box()["width"] > 20  # type: ignore[index]
 
 
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:

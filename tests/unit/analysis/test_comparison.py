@@ -247,7 +247,7 @@ def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, c
     assert called(["compare", str(folders / "few"), str(other), gate]) == 6, "it is undecided"
     capsys.readouterr()
     assert called(["show", str(other)]) == 0
-    assert "0 included" in capsys.readouterr().out
+    assert "valid 0 of " in capsys.readouterr().out
 
 
 def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp_path, capsys):
@@ -424,4 +424,6 @@ def test_three_runs_in_every_format(folders, capsys):
     assert called(words) == 0
     shown = capsys.readouterr().out
     assert "C / A" in shown
-    assert "Nothing that is recorded differs" in shown
+    assert "Nothing that is recorded differs" not in shown
+    assert called([*words, "--markdown"]) == 0
+    assert "Nothing that is recorded differs" in capsys.readouterr().out

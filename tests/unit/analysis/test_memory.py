@@ -43,7 +43,8 @@ def test_the_first_sentence_is_the_answer(tmp_path: Path) -> None:
 def test_the_report_begins_with_it_and_has_the_steps(tmp_path: Path) -> None:
     run = load_run(stored(tmp_path / "run"))
     report = run_report(run)
-    texts = [block.text for block in report.blocks if isinstance(block, Paragraph)]
+    blocks = (*report.blocks, *report.rest)
+    texts = [block.text for block in blocks if isinstance(block, Paragraph)]
     found = memory_run(run)
     assert found is not None
     assert set(found.sentences) < set(texts)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import evaluate_findings
-from analysis.cells import diagnosis_by_treatment, fidelity_lines, make_cell
+from analysis.cells import causes, diagnosis_by_treatment, fidelity_lines, make_cell
 from analysis.data.load import Run, load_run
-from analysis.views import evidence_tables
 from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from analysis.views.run import response_table, run_report
-from pagecage.report.terminal import print_report
+from pagecage.report.terminal import terminal_text
 from tests.fixtures.runs import DEFINITION, build_run
 
 EXACT = {"aspect": "io_size", "state": "exact", "reason": "requests are split at 256 KiB"}
@@ -33,27 +30,26 @@ def folder(tmp_path_factory):
 
 def test_only_caged_treatments_have_a_diagnosis(folder):
     diagnoses = {
-        tuple(treatment.values()): sentence
-        for treatment, sentence in diagnosis_by_treatment(load_run(folder))
+        tuple(treatment.values()): found.sentence
+        for treatment, found in diagnosis_by_treatment(load_run(folder))
     }
     assert {treatment[0] for treatment in diagnoses} == {"tenth"}
     assert len(diagnoses) == 6
     assert (
         sum("The OOM killer ended the program" in sentence for sentence in diagnoses.values()) == 2
     )
-    assert len(evidence_tables.diagnosis_table(load_run(folder))) == 6
+    assert sum(len(cause.diagnoses) for cause in causes(load_run(folder))) == 6
 
 
 def test_fidelity_lines_are_not_repeated(folder):
     assert fidelity_lines(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
 
 
-def test_terminal_and_report_have_both(folder):
-    console = Console(record=True, width=240, file=io.StringIO())
-    print_report(run_report(load_run(folder)), console)
-    text = console.export_text()
+def test_terminal_and_report_have_both_and_each_cause_once(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "240")
+    text = terminal_text(run_report(load_run(folder)), whole=True)
     assert (
-        text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 2
+        text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 1
     )
     assert text.count("io size exact: requests are split at 256 KiB.") == 1
     page = Results(folder).diagnosis.text

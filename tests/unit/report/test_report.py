@@ -17,13 +17,14 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
+    Strip,
     make_table,
     markdown_table,
     markdown_text,
     mermaid,
     to_markdown,
 )
-from pagecage.report.terminal import print_report
+from pagecage.report.terminal import MOST_LINES, print_report, terminal_text
 from tests.builders.pages import loads_of
 
 TABLE = make_table(
@@ -112,11 +113,62 @@ def test_text_reports_draw_nothing() -> None:
 def test_markdown_draws_bars() -> None:
     """The text was accepted by `mermaid.parse` of Mermaid 11."""
     bars = BarChart('a "title"\nof `it`', ("x · 1", "y"), (-2.5e-5, 1e9))
-    report = Report("title", (Image(lambda: None, bars),))
+    report = Report("title", (Strip("It is 1", trust="3 trials", chart=bars),))
     assert to_markdown(report).partition("\n\n")[2] == (
+        "**It is 1**\n\n* valid: 3 trials\n\n"
         "```mermaid\nxychart-beta horizontal\n    title \"a 'title' of 'it'\"\n"
         '    x-axis ["x · 1", "y"]\n    bar [-0.000025, 1000000000]\n```\n'
     )
+
+
+BARS = BarChart("time", ("slow one", "fast"), (8.0, 0.1), ("8 s", "0.1 s"))
+STRIP = Strip("It takes 80×", "memory limit", "6 of 6 trials", BARS)
+
+
+def test_bars_are_logarithmic_if_the_least_would_be_too_short() -> None:
+    assert BARS.is_logarithmic
+    longest, shortest = BARS.lengths()
+    assert longest == 1
+    assert 0.1 < shortest < 0.2
+    linear = BarChart("x", ("a", "b", "c"), (4.0, 1.0, 0.0))
+    assert not linear.is_logarithmic
+    assert linear.lengths() == [1.0, 0.25, 0.0]
+
+
+def test_a_strip_on_a_terminal() -> None:
+    lines = [line.rstrip() for line in printed(Report("title", (STRIP,))).splitlines()]
+    assert lines[:5] == ["title", "It takes 80×", "limit memory limit", "valid 6 of 6 trials", ""]
+    assert lines[5:8] == [
+        "time (log scale)",
+        f"slow one {30 * '█'} 8 s",
+        f"fast     {4 * '█'}{26 * ' '} 0.1 s",
+    ]
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_a_terminal_gets_one_screen_unless_all_is_asked_for(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    rows = [[f"row {number}", f"{number} s\nn 3"] for number in range(40)]
+    table = make_table(["treatment", "time"], rows, "caption")
+    report = Report("title", (STRIP, table), (Heading("Rest"), Paragraph("evidence")))
+    text = terminal_text(report)
+    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.splitlines()) > MOST_LINES - 4
+    assert "It takes 80×" in text
+    assert "█" not in text, "bars give way before rows"
+    shown = text.count("row ")
+    assert f"… and {40 - shown} more rows" in text
+    assert "-v prints the rest" in text
+    assert "evidence" not in text
+    whole = terminal_text(report, whole=True)
+    assert all(word in whole for word in ("row 39", "█", "evidence"))
+    assert "-v prints" not in whole
+    short = terminal_text(Report("title", (STRIP, make_table(["x"], rows[:3]))))
+    assert "█" in short
+    assert "more rows" not in short
+    assert "-v prints" not in short
 
 
 def test_of_many_bars_markdown_draws_the_first_and_says_so() -> None:

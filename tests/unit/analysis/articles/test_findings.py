@@ -193,11 +193,15 @@ def test_too_many_lines_are_coloured_by_the_factor_that_explains_most(tmp_path, 
     axes = charts.curve_figure(
         run, trial_frame(run), "full_pass_seconds", treatment_styles(run)
     ).axes[0]
-    assert {line.get_label() for line in axes.lines} == {
-        "source heap",
-        "source resident",
-        "source unloaded",
+    colours = {
+        str(line.get_label()).split(" · ")[1]: line.get_color()
+        for line in axes.lines
+        if str(line.get_label()).startswith("uncaged")
     }
+    assert len(set(colours.values())) == len(colours) == 3
+    assert {line.get_color() for line in axes.lines} == set(colours.values())
+    looks = {(line.get_color(), line.get_marker()) for line in axes.lines}
+    assert len(looks) == len(axes.lines) > 3
 
 
 EXPERIMENTS = ROOT / "experiments"

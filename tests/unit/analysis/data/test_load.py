@@ -179,7 +179,8 @@ def test_terminal_data_and_report_name_the_included_trials(folder, capsys):
     assert called(["show", str(folder), "--include", "host_quiet"]) == 0
     assert "included by name" in capsys.readouterr().out
     results = Results(folder, ["host_quiet"])
-    assert "2 of 36 trials are excluded" in results.heading.text
+    assert f"included by name: {name}" in results.heading.text
+    assert "2 of 36 trials are excluded" in results.limitations.text
     assert f"An excluded trial is included by name: {name}." in notices_html(results.run)
     assert included_by_name_sentence(load_run(folder)) == ""
 

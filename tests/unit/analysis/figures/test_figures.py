@@ -16,14 +16,7 @@ from analysis.cells import treatments
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
 from analysis.figures import charts, panels
-from analysis.figures.charts import (
-    SHADES,
-    curve_figure,
-    curve_lines,
-    heat_figure,
-    heat_frame,
-    luminance,
-)
+from analysis.figures.charts import curve_figure, curve_lines
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -33,8 +26,10 @@ from analysis.figures.style import (
     treatment_styles,
 )
 from analysis.views.notebook import Results
+from pagecage.bundle.unpack import unpack
 from tests.builders.swept_runs import swept
 from tests.fixtures.runs import build_run
+from tests.tree import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -42,67 +37,28 @@ def run(tmp_path_factory):
     return load_run(build_run(tmp_path_factory.mktemp("figures") / "run"))
 
 
-def drawn_texts(axes):
-    return [text.get_text() for text in axes.texts]
+def luminance(colour):
+    """Return the luminance of a colour, 0 to 1 (Rec. 709 weights)."""
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), colour, strict=True))
 
 
-def test_twelve_cells_are_two_panels_of_three_by_two(run):
-    frame = heat_frame(run, run.response)
-    figure = heat_figure(frame)
-    assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == [
-        "uncaged",
-        "tenth",
-    ]
-    for axes, cage in zip(figure.axes, ("uncaged", "tenth"), strict=True):
-        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["sequential", "random"]
-        assert drawn_texts(axes) == list(frame[frame["panel"] == cage]["text"])
-    assert drawn_texts(figure.axes[1])[:2] == ["killed", "killed"]
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == [
-        "heap",
-        "resident",
-        "unloaded",
-    ]
-
-
-def test_the_largest_cell_is_the_darkest_and_a_cell_without_a_figure_is_hatched(run):
-    figure = heat_figure(heat_frame(run, run.response))
-    boxes = [box for axes in figure.axes for box in axes.patches]
-    shades = [luminance(box.get_facecolor()) for box in boxes if not box.get_hatch()]
-    assert sum(bool(box.get_hatch()) for box in boxes) == 2
-    assert (
-        min(shades) == luminance(boxes[-1].get_facecolor()) == pytest.approx(luminance(SHADES(1.0)))
-    )
-
-
-def test_shades_are_in_order_on_grey_paper():
-    text = [luminance(SHADES(place / 50)) for place in range(51)]
-    assert all(one > other for one, other in itertools.pairwise(text))
-
-
-@pytest.mark.parametrize("case", ["numbers", "one factor", "much the same"])
-def test_no_heat_table_without_differences(run, tmp_path, case):
-    if case == "numbers":
-        other = swept(tmp_path)
-    elif case == "one factor":
-        trials = [
-            t
-            for t in run.plan["trials"]
-            if t["treatment"]["cage"] == "uncaged" and t["treatment"]["source"] == "heap"
-        ]
-        folder = build_run(tmp_path / "run", trials=trials)
-        kept = [
-            line
-            for line in (folder / "records.jsonl").read_text().splitlines()
-            if any(t["trial_id"] in line for t in trials)
-        ]
-        (folder / "records.jsonl").write_text("\n".join(kept) + "\n")
-        other = load_run(folder)
-    else:
-        other = load_run(
-            build_run(tmp_path / "run", lambda r: r["response"].update(full_pass_seconds=2.0))
-        )
-    assert heat_frame(other, "full_pass_seconds").empty
-    assert heat_figure(heat_frame(other, "full_pass_seconds")) is None
+def test_every_curve_has_its_own_colour_and_marker_and_its_name_at_its_end(tmp_path):
+    (bundle,) = (ROOT / "docs/runs").glob("*lazy-start*")
+    unpack(bundle, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    trial_df, styles = trial_frame(run), treatment_styles(run)
+    with drawing_style():
+        figure = curve_figure(run, trial_df, run.response, styles)
+        svg(figure, "x")
+    [axes] = figure.axes
+    looks = [(line.get_color(), line.get_marker()) for line in axes.lines]
+    assert len(looks) == len(set(looks)) > 7
+    names = [text.get_text() for text in axes.texts]
+    assert sorted(names) == sorted(line.get_label() for line in axes.lines)
+    assert axes.get_legend() is None
+    places = sorted(text.get_position()[1] for text in axes.texts)
+    assert all(after - before > 0.03 for before, after in itertools.pairwise(places))
+    assert 0 <= places[0] < places[-1] <= 1
 
 
 def test_a_treatment_has_one_colour_in_every_figure(tmp_path):
@@ -179,16 +135,6 @@ def test_many_bars_stand_at_their_times():
 
 
 def test_alternative_texts_have_the_extremes(run):
-    frame = heat_frame(run, run.response)
-    text = alt_text.heat_alt_text(frame, run.response)
-    ends = (
-        r"least uncaged · heap · sequential \S+ ms °, most tenth · unloaded · random ≈ \S+ s, \d+"
-        r" times"
-    )
-    assert re.search(ends, text)
-    assert (
-        "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in text
-    )
     strip = alt_text.strip_alt_text(trial_frame(run), "amplification", treatment_styles(run))
     assert strip.endswith("most tenth · unloaded · random 28.4×")
 
@@ -205,7 +151,6 @@ def test_the_alternative_text_of_a_curve_has_its_ends(tmp_path):
 def test_every_figure_of_a_report_has_an_alternative_text(tmp_path):
     results = Results(build_run(tmp_path / "run"))
     parts = [
-        results.heat,
         results.figure,
         results.amplification,
         results.timelines,
@@ -217,7 +162,7 @@ def test_every_figure_of_a_report_has_an_alternative_text(tmp_path):
         for part in parts
         for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)
     ]
-    assert len(alt_texts) == len(set(alt_texts)) == 7
+    assert len(alt_texts) == len(set(alt_texts)) == 6
     assert all(re.search(r"\d", one) for one in alt_texts), "a finding has a figure in it"
     assert any("32 pages in 98%" in one for one in alt_texts)
 

@@ -59,7 +59,6 @@ def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) 
 
 
 DRAWN = (
-    "heat",
     "figure",
     "latencies",
     "sweep",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from analysis.cells import make_cell, treatments
 from analysis.data import frames
 from analysis.data.load import load_run
 from analysis.views import evidence_tables
-from analysis.views.run import cell_table
+from analysis.views.run import main_table
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_definitions
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
@@ -74,12 +75,26 @@ def test_treatments_are_labelled_in_the_order_of_the_factors_whatever_the_file_h
 
 
 def test_the_twelve_cells_stand_as_in_the_article(run):
-    table = cell_table(run)
-    assert table.shape == (6, 2 + 4)
-    assert list(table[("source", "")]) == ["heap", "resident", "unloaded"] * 2
-    assert table.iloc[5][("random", "published")] == "1,013 s"
-    assert table.iloc[3][("sequential", "measured")].startswith("killed")
-    assert table.iloc[5][("random", "measured")].startswith("≈ ")
+    table = main_table(run)
+    assert table.columns == ("cage", "source", "sequential", "random")
+    assert [row[0].text for row in table.rows] == ["uncaged", "", "", "tenth", "", ""]
+    assert [row[1].text for row in table.rows] == ["heap", "resident", "unloaded"] * 2
+    assert table.rows[3][2].text == "killed (killed)"
+    assert re.fullmatch(r"≈ \S+ s \(1,013 s\)", table.rows[5][3].text)
+
+
+def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(run, tmp_path):
+    table = main_table(run)
+    assert "medians; below, the range of 3 trials" in table.caption
+    assert not any(re.search(r"\bn \d|range", cell.detail) for row in table.rows for cell in row)
+
+    def fails(record):
+        if record["treatment"] == UNCAGED and record["repeat"] == 2:
+            record["outcome"] = "not_prepared"
+
+    table = main_table(load_run(build_run(tmp_path / "run", fails)))
+    assert "n 2" in table.rows[2][2].detail
+    assert "n 3" in table.rows[5][3].detail
 
 
 def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
@@ -87,10 +102,14 @@ def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
         if record["trial_id"].endswith("uncaged-unloaded-sequential-r1"):
             record["response"]["full_pass_seconds"] = 99.0
 
-    changed = load_run(build_run(tmp_path / "run", slower))
-    differs = cell_table(changed).ne(cell_table(run))
-    assert differs.to_numpy().sum() == 1
-    assert differs.iloc[2][("sequential", "measured")]
+    changed = main_table(load_run(build_run(tmp_path / "run", slower)))
+    differing = [
+        (place, number)
+        for place, (one, other) in enumerate(zip(changed.rows, main_table(run).rows, strict=True))
+        for number, pair in enumerate(zip(one, other, strict=True))
+        if (pair[0].text, pair[0].detail) != (pair[1].text, pair[1].detail)
+    ]
+    assert differing == [(2, 2)]
 
 
 def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path):
@@ -142,7 +161,7 @@ def test_any_experiment_has_a_table(tmp_path):
     ]
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
-    assert cell_table(loaded).shape == (2, 3)
+    assert [len(row) for row in main_table(loaded).rows] == [3, 3]
     assert tables.claims_table(loaded).empty
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,16 @@ import pytest
 
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.tables import contradiction_html, contradiction_sentence, with_anchors
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.views.html import definition_text_html
-from analysis.views.narrative import paragraph_html, story_html
+from analysis.views.html import block_table_html, definition_text_html
+from analysis.views.narrative import paragraph_html
 from analysis.views.notebook import Results
-from analysis.views.run import run_report
-from pagecage.report.model import to_markdown
+from analysis.views.run import main_table, run_report
+from pagecage.report.model import SHADES, to_markdown
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
+from tests.tree import ROOT
 
 
 @pytest.mark.parametrize(
@@ -49,18 +53,23 @@ def contradicting(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return load_run(unpacked("fault-trace", tmp_path_factory.mktemp("runs") / "fault-trace"))
 
 
-def test_the_first_lines_state_how_many_figures_are_contradicted(contradicting: Run) -> None:
-    lines = to_markdown(run_report(contradicting)).split("\n\n")
-    assert lines[2].startswith(
-        "This run contradicts its article in 3 of 24 figures compared: 003-289, 003-292, 003-298."
-    )
+def test_the_first_screen_counts_the_contradictions_and_the_rest_names_them(
+    contradicting: Run,
+) -> None:
+    report = run_report(contradicting)
+    first, whole = (to_markdown(one) for one in (replace(report, rest=()), report))
+    assert "published figures: 21 held, 3 not: pagecage show " in first
+    sentence = "This run contradicts its article in 3 of 24 figures compared: 003-289, 003-292"
+    assert sentence in whole
+    assert sentence not in first
 
 
-def test_the_notice_in_html_comes_before_the_story_and_links_to_rows(contradicting: Run) -> None:
-    story, notice = story_html(contradicting), contradiction_html(contradicting)
-    assert story.index(notice) < story.index("<p>", story.index(notice))
+def test_the_notice_in_html_comes_before_the_claims_and_links_to_rows(contradicting: Run) -> None:
+    notice = contradiction_html(contradicting)
     claims = Results(contradicting.path).claims
     assert claims is not None
+    assert claims.text.index(notice) < claims.text.index("<table")
+    assert claims.text.startswith("<details><summary>published figures: 21 held, 3 not")
     for name in ("003-289", "003-292", "003-298"):
         assert f'<a href="#claim-{name}">{name}</a>' in notice
         assert claims.text.count(f'id="claim-{name}"') == 1
@@ -85,3 +94,53 @@ def test_only_cells_that_are_an_id_get_an_anchor() -> None:
     assert (
         with_anchors("<td>003-1</td><td>3-1</td>") == '<td id="claim-003-1">003-1</td><td>3-1</td>'
     )
+
+
+def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Path) -> None:
+    times = main_table(load_run(build_run(tmp_path / "run")))
+    assert (times.rows[5][-1].shade, times.rows[3][-1].shade) == (SHADES - 1, None)
+    assert times.rows[3][-1].text.startswith("killed")
+    assert "; dark is slow</caption>" in block_table_html(times)
+    text = times.rows[5][-1].text
+    assert f'<span class="heat h{SHADES - 1}">{text}</span>' in block_table_html(times)
+    rates = load_run(unpacked("parallel-disjoint", tmp_path / "rates"))
+    least = min(
+        (
+            cell
+            for one in treatments(rates)
+            if (cell := make_cell(rates, one, rates.response)).summary
+        ),
+        key=lambda cell: cell.summary.middle if cell.summary else 0,
+    )
+    shades = {cell.text: cell.shade for row in main_table(rates).rows for cell in row}
+    assert next(shades[text] for text in shades if text.startswith(least.text)) == SHADES - 1
+    assert min(shade for shade in shades.values() if shade is not None) == 0
+
+
+def test_figures_that_are_much_the_same_have_no_shades(tmp_path: Path) -> None:
+    def same(record: dict[str, Any]) -> None:
+        record["response"].update(full_pass_seconds=2.0)
+
+    table = main_table(load_run(build_run(tmp_path / "run", same)))
+    assert {cell.shade for row in table.rows for cell in row} == {None}
+    assert "dark" not in block_table_html(table)
+
+
+def test_shades_darken_in_order_and_their_text_has_contrast() -> None:
+    sheet = (ROOT / "analysis/templates/offline/parts.css").read_text()
+    found = re.findall(r"\.h\d \{ background: #(\w{6});( color: #fff;)? \}", sheet)
+    assert len(found) == SHADES
+    papers = [luminance(paper) for paper, _ in found]
+    assert papers == sorted(papers, reverse=True)
+    for paper, (_, is_white) in zip(papers, found, strict=True):
+        ink = 1.0 if is_white else luminance("111111")
+        assert (max(paper, ink) + 0.05) / (min(paper, ink) + 0.05) > 4.5
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG 2.2."""
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4))
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -12,7 +12,6 @@ from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
 OPTIONAL = (
     "answer",
-    "heat",
     "figure",
     "latencies",
     "claims",
@@ -78,7 +77,7 @@ def test_claims_come_with_those_that_no_run_tests_folded(tmp_path):
 def test_a_claim_that_the_run_says_nothing_about_is_folded(tmp_path):
     claims = [dict(DEFINITION["claims"][0], response="no_such_seconds"), *DEFINITION["claims"][1:]]
     results = Results(build_run(tmp_path / "run", definition={**DEFINITION, "claims": claims}))
-    shown, _, folded = results.claims.text.partition("<details>")
+    shown, _, folded = results.claims.text[1:].partition("<details>")
     assert "published figures without a figure from this run (1)" in folded
     assert "003-177<" in folded
     assert "003-177<" not in shown
@@ -89,6 +88,7 @@ def test_the_notebook_shows_every_part_of_the_results_once():
     parts = [name for name in vars(Results) if isinstance(vars(Results)[name], property)]
     missing = [name for name in parts if f"\nresults.{name}\n" not in source]
     assert missing == ["strips"]
-    order = ["heading", "answer", "cells", "figure", "claims", "evidence", "trials", "making"]
+    order = ["heading", "answer", "cells", "figure", "diagnosis", "claims", "story", "evidence"]
+    order += ["trials", "making"]
     places = [source.index(f"results.{name}\n") for name in order]
     assert places == sorted(places)

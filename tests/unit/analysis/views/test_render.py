@@ -297,7 +297,7 @@ def test_the_report_ends_with_the_sections(tmp_path: Path) -> None:
     page = (folder / "report.html").read_text()
     places = [page.index(text) for text in ("<h2>Ours</h2>", "<pre>42</pre>", "b.py failed")]
     assert places == sorted(places)
-    assert page.index("Trials, host and reproduction") < places[0]
+    assert page.index("command, versions and hashes") < places[0]
     assert "c.py was left out" in page
     cells = json.loads((folder / "report.ipynb").read_text())["cells"]
     assert len({cell["id"] for cell in cells}) == len(cells)

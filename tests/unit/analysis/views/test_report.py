@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 
@@ -60,12 +61,40 @@ def test_every_claim_is_in_the_page(page):
         assert f">{claim['id']}<" in page
 
 
-def test_question_story_emulation_and_exclusion_stand_at_the_top(page):
-    top = page[: page.index(">Results<")]
+def test_the_strip_stands_at_the_top_and_story_and_limitations_are_folded(page):
+    top, _, rest = page.partition("<h2>Results</h2>")
     assert DEFINITION["question"] in top
-    assert "Emulated." in top
-    assert "1 of 36 trials are excluded" in top
-    assert "iostat is incomplete" in top
+    assert '<p class="result">Random reads with a tenth of the memory: ' in top
+    assert "35 of 36 trials, n 2 to 3, emulated CPU" in top
+    assert "<details>" not in top
+    limitations = rest[rest.index("size, host and limitations") :]
+    assert "Emulated." in limitations
+    assert "1 of 36 trials are excluded" in limitations
+    assert "iostat is incomplete" in limitations
+    assert "why this was measured" in rest
+
+
+def test_a_diagnosis_is_given_once_for_each_cause(page):
+    found = page[page.index("<h2>Diagnosis</h2>") :]
+    table = found[: found.index("</table>")]
+    causes = re.findall(r'<th scope="row">([^<]*)<small', table)
+    assert len(causes) == len(set(causes)) == table.count('<th scope="row">') > 1
+
+
+def test_only_signs_that_occur_are_explained(page):
+    caption = re.search(r"<caption>time for all data; ([^<]*)</caption>", page)[1]
+    assert "killed: for want of memory" in caption
+    assert "≈: scaled to all data" in caption
+    assert "wrong:" not in caption
+    assert "dark is slow" in caption
+
+
+def test_tables_have_captions_and_scopes_and_the_page_a_skip_link(page):
+    tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    assert tables
+    assert all("<caption" in table for table in tables)
+    assert not re.search(r"<th(?![^>]*scope=)[^>]*>", "".join(tables).replace("<thead", ""))
+    assert page.index('<a class="skip" href="#main">') < page.index('<main id="main">')
 
 
 def test_texts_of_records_are_escaped(page):
@@ -74,8 +103,9 @@ def test_texts_of_records_are_escaped(page):
 
 
 def test_all_figures_are_there_and_take_the_pages_ink(page):
-    assert page.count("<figure>") == 7
-    assert page.count("<svg") == 7
+    assert page.count("<figure>") == 6
+    assert page.count("<svg") == 6
+    assert page.count('<figure class="bars">') == 1
     assert "#010203" not in page
     assert "currentColor" in page
 
@@ -206,12 +236,20 @@ def test_an_error_in_a_cell_keeps_its_hint_and_status(folder, tmp_path, capsys, 
     assert not (folder / "report.failed.ipynb").exists()
 
 
-def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):
+def test_the_terminal_has_strip_and_table_and_the_rest_if_asked(folder, capsys, monkeypatch):
     assert called(["show", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "killed" in text
-    assert "35 included, 1 not" in text
-    assert sum(line.startswith("003-") for line in text.splitlines()) == 20
+    assert "35 of 36 trials" in text
+    assert "003-" not in text
+    assert called(["show", str(folder), "--claims"]) == 0
+    claims = capsys.readouterr().out
+    assert sum(line.startswith("003-") for line in claims.splitlines()) == 20
+    monkeypatch.setattr("pagecage.cli.show.is_verbose", lambda: True)
+    assert called(["show", str(folder)]) == 0
+    whole = capsys.readouterr().out
+    assert "35 included, 1 not" in whole
+    assert sum(line.startswith("003-") for line in whole.splitlines()) == 20
 
 
 def test_json_output_is_only_data(folder, capsys):
