@@ -51,6 +51,8 @@ def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any
             kernel_name="python3",
             kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
             connection_file=f"{scratch}/kernel.json",
+            transport="ipc",
+            ip=f"{scratch}/socket",
         )
         client = NotebookClient(
             document,

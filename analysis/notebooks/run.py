@@ -74,7 +74,7 @@ if run.response in trials:
         look = {"facecolors": "C0" if is_included else "none", "edgecolors": "C0", "label": f"included: {is_included}"}
         ax.scatter(trials.loc[part.index, "position"], part, **look)
     ax.legend()
-ax.set(xlabel="position", ylabel=f"{run.response} / median of its treatment")
+ax.set(xlabel="position", ylabel=f"{run.response} / median of its treatment");
 
 # %% [markdown]
 # The reasons for which trials are not included:

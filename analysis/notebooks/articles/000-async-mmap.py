@@ -51,7 +51,7 @@ fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 drawn = times[["published", "measured"]].apply(pd.to_numeric, errors="coerce")
 drawn.plot.barh(ax=ax, width=0.7)
 ax.invert_yaxis()
-ax.set_xlabel("seconds, files not in memory")
+ax.set_xlabel("seconds, files not in memory");
 
 # %% [markdown]
 # ## The ratios
@@ -87,4 +87,4 @@ gaps[gaps["cache"] == "cold"][["exec", "io", "median", "low", "high", "kind", "n
 fig, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 shown = gaps[(gaps["cache"] == "cold") & gaps["exec"].isin(["async-ct", "async-mt", "c-epoll", "python-asyncio"])]
 shown.pivot(index="exec", columns="io", values="median").dropna(how="all").div(1000).plot.barh(ax=ax, width=0.7)
-ax.set(xscale="log", xlabel="longest gap of another task, milliseconds", ylabel="")
+ax.set(xscale="log", xlabel="longest gap of another task, milliseconds", ylabel="");

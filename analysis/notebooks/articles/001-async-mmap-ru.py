@@ -56,7 +56,7 @@ for (io, cache), rows in drawn.groupby(["io", "cache"], observed=True):
     spread = [rows["median"] - rows["low"], rows["high"] - rows["median"]]
     ax.errorbar(rows["exec"].astype(str), rows["median"], yerr=spread, fmt="o", capsize=4, label=f"{io}, {cache}")
 ax.set(yscale="log", ylabel=f"{run.response}")
-ax.legend()
+ax.legend();
 
 # %%
 translation["verdict"].value_counts().to_frame()

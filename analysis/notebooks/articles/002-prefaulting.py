@@ -49,7 +49,7 @@ both.sort_values("load")
 # %%
 fig, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
 both.dropna().sort_values("load").plot.barh(stacked=True, ax=ax, width=0.7)
-ax.set(xlabel="seconds, file not in memory", ylabel="")
+ax.set(xlabel="seconds, file not in memory", ylabel="");
 
 # %% [markdown]
 # ## The author's open question

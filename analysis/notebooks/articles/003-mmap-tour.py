@@ -44,7 +44,7 @@ if len(known):
     ends = np.array([known[["published", "measured"]].min().min(), known[["published", "measured"]].max().max()])
     ax.plot(ends, ends, color="grey", lw=0.8)
     ax.legend()
-ax.set(xscale="log", yscale="log", xlabel="published, in its unit", ylabel="measured, in the same unit")
+ax.set(xscale="log", yscale="log", xlabel="published, in its unit", ylabel="measured, in the same unit");
 
 # %% [markdown]
 # ## What does not hold

@@ -26,7 +26,7 @@ claims["verdict"].value_counts().to_frame()
 # %% [markdown]
 # ## Published beside measured
 # Total times of four processes. The article's O_DIRECT rows time calls that fail with EINVAL, and its own log drops records
-# when a call gives up; such answers are wrong and have no time here.
+# when a call gives up. `reason` says so in the rows of such wrong answers.
 
 # %%
 total = claims[claims["metric"] == "total time"].copy()
@@ -41,7 +41,7 @@ for ax, size in zip(axes, ("1", "128", "4095"), strict=True):
     rows = total[total["bytes"] == size].set_index("method")[["published", "measured"]]
     rows.plot.barh(ax=ax, width=0.7, legend=size == "1")
     ax.set(title=f"records of {size} bytes", xlabel="milliseconds", ylabel="", xscale="log")
-axes[0].invert_yaxis()
+axes[0].invert_yaxis();
 
 # %% [markdown]
 # ## Every way, also those that the article leaves out
@@ -63,7 +63,7 @@ for number, size in enumerate(wide):
     ax.scatter(wide[size], wide.index.astype(str), marker="osD"[number], label=f"{size} bytes")
 ax.set(xscale="log", xlabel="microseconds per record, four processes")
 ax.invert_yaxis()
-ax.legend()
+ax.legend();
 
 # %% [markdown]
 # ## What the mapped log gains and loses

@@ -70,7 +70,7 @@ for ax, part, label in ((axes[0], times, "seconds of a whole pass"), (axes[1], u
         ax.errorbar(rows["pattern"].astype(str), rows["median"], yerr=spread, fmt="o", capsize=4, label=cage)
     ax.set(ylabel=label, yscale="log")
 axes[0].legend(title="memory")
-fig.suptitle("A file that is not loaded: the time follows the bytes")
+fig.suptitle("A file that is not loaded: the time follows the bytes");
 
 # %% [markdown]
 # ## The disk during one trial
@@ -83,7 +83,7 @@ fig, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
 for _, rows in traces[traces["treatment"] == slowest["treatment"]].groupby("trial_id", observed=True):
     ax.plot(rows["seconds"], rows["read_bytes_per_second"] / 1e6, lw=0.8)
 ax.set_title(slowest["treatment"])
-ax.set(xlabel="seconds since the start of the measured part", ylabel="MB/s from the disk")
+ax.set(xlabel="seconds since the start of the measured part", ylabel="MB/s from the disk");
 
 # %% [markdown]
 # ## Published beside measured

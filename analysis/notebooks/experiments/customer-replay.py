@@ -65,7 +65,7 @@ axes[0].invert_yaxis()
 for cage, rows in reads.groupby("cage", sort=False):
     axes[1].scatter(rows["KiB per read"], rows["reads per second"], label=cage)
 axes[1].set(xscale="log", yscale="log", xlabel="KiB per read", ylabel="reads per second")
-axes[1].legend()
+axes[1].legend();
 
 # %% [markdown]
 # ## Published beside measured
