@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from analysis.views.render import read_source
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -24,6 +26,8 @@ FLAGS = (
     "--ServerApp.use_redirect_file=False",
 )
 NOTEBOOK = "experiments/constrained-random.py"
+SOURCE = ROOT / "analysis/notebooks" / NOTEBOOK
+CODE_CELLS = sum(cell["cell_type"] == "code" for cell in read_source(SOURCE))
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +79,16 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def wait_for_kernel(lab: str) -> None:
+    """Wait until the page is connected to its kernel; before that, JupyterLab asks for one."""
+    while True:
+        answer = urllib.request.urlopen(f"{lab}/api/sessions?token={TOKEN}", timeout=10).read()
+        kernels = [session["kernel"] for session in json.loads(answer)]
+        if any(one["connections"] and one["execution_state"] == "idle" for one in kernels):
+            return
+        time.sleep(0.2)
+
+
 def opened_notebook(browser: Browser, lab: str) -> Page:
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.goto(f"{lab}/lab/tree/{NOTEBOOK}?token={TOKEN}")
@@ -84,12 +98,12 @@ def opened_notebook(browser: Browser, lab: str) -> Page:
 
 def test_a_script_opens_as_a_notebook_and_all_its_cells_run(browser: Browser, lab: str) -> None:
     page = opened_notebook(browser, lab)
-    page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=120_000)
+    wait_for_kernel(lab)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     panel = page.locator(".jp-NotebookPanel:visible")
-    last = panel.locator(".jp-CodeCell").last
-    last.locator(".jp-OutputArea-output").first.wait_for(timeout=180_000)
+    numbers = panel.locator(".jp-CodeCell .jp-InputPrompt")
+    expect(numbers).to_have_text([f"[{n}]:" for n in range(1, CODE_CELLS + 1)], timeout=180_000)
     assert panel.locator("table.dataframe").count() >= 6
     assert panel.locator(".jp-RenderedImage img").count() == 2
     errors = panel.locator('[data-mime-type="application/vnd.jupyter.error"]')
