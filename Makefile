@@ -45,7 +45,7 @@ setup := tools/bootstrap python tools/setup
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
-.PHONY: help ready ready-test experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean
+.PHONY: help ready ready-test experiment replay shell report publish notebooks lab list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -74,6 +74,12 @@ report: ## Make the report of a run again (RUN=an experiment, for its newest run
 publish: ## Make a static site of runs in site/ (RUNS="a b"; default: the newest of each experiment)
 	@tools/bootstrap site
 	@$(pagecage) publish $(RUNS) --out "$(OUT)"
+notebooks: ## Execute the notebooks with a kernel, into build/notebooks (RUNS="a b"; default: of the stored runs and the articles)
+	@tools/bootstrap site
+	@$(python) -m analysis.execution build/notebooks $(RUNS)
+lab: ## Open the notebooks in JupyterLab
+	@tools/bootstrap lab
+	@cd analysis/notebooks && JUPYTER_CONFIG_PATH=$(CURDIR)/tools/jupyter ../../.venv/bin/jupyter lab --allow-root $(ARGS)
 list: ## List the experiments
 	@tools/bootstrap plan
 	@$(pagecage) list

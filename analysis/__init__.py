@@ -1,4 +1,4 @@
-"""Results of runs in any notebook: `import analysis as pa; run = pa.load("runs/latest-smoke")`."""
+"""Runs as data frames: `import analysis; run = analysis.load("constrained-random")`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analysis.views.notebook import Results
+    import pandas as pd
+
+    from analysis.run_frames import RunFrames
 
 
-def load(run_dir: str | Path, include: Sequence[str] = ()) -> Results:
-    """Load a run; `include` names excluded trials, or verdicts, to include.
+def load(
+    source: str | Path, include: Sequence[str] = (), *, bundles: str | Path | None = None
+) -> RunFrames:
+    """Load a run: its folder, its bundle, its id, or an experiment's name for its newest run.
 
-    Raises PagecageError if `run_dir` is not a run folder or has no record, and for a name that
-    selects no excluded trial.
+    Names are looked up among the runs made here, then among the project's stored ones; or in
+    `bundles` alone, a folder. `include` names excluded trials, or verdicts, to include. Raises
+    PagecageError if there is no such run, if it has no record, and for a name that selects no
+    excluded trial.
     """
-    from analysis.views.notebook import Results  # late: it imports pandas and matplotlib
+    from analysis.run_frames import RunFrames  # late: it imports pandas
 
-    return Results(run_dir, include)
+    return RunFrames(source, include, None if bundles is None else Path(bundles))
+
+
+def claims(article: str, bundles: str | Path | None = None) -> pd.DataFrame:
+    """Return one row per figure that an article published, with the measured one.
+
+    `article` is the first part of the figures' ids, such as `"002"`. The runs are those in the
+    folder `bundles`, by default the project's stored ones. Raises PagecageError if there is no such
+    article or folder.
+    """
+    from analysis.run_frames import STORED, article_frame
+
+    return article_frame(article, STORED if bundles is None else Path(bundles))

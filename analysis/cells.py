@@ -286,6 +286,28 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
     )
 
 
+_COUNTS = ("killed", "excluded", "unanswered")
+_FLAGS = ("is_extrapolated", "is_all_excluded")
+
+
+def median_columns(run: Run) -> list[str]:
+    """Return the names of the columns of `median_row`."""
+    figures = ("response", "median", "low", "high", "kind", "n")
+    return [*run.factors, *figures, *_COUNTS, *_FLAGS, "unproven"]
+
+
+def median_row(run: Run, treatment: Treatment, response: str) -> list[Any]:
+    """Return a treatment's levels, its median with an interval, and the numbers of its trials.
+
+    Figures are in the response's own unit, and None without a figure.
+    """
+    cell = make_cell(run, treatment, response)
+    one = cell.summary
+    figures = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
+    numbers = [getattr(cell, name) for name in (*_COUNTS, *_FLAGS, "unproven")]
+    return [*treatment.values(), response, *figures, *numbers]
+
+
 def published_by_treatment(run: Run, response: str) -> dict[str, str]:
     """Return published figures by treatment label, as text."""
     return {

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from analysis.articles.tables import (
     verdict_words,
 )
 from analysis.data.load import Run, load_run
+from analysis.execution import article_notebooks, execute, execute_article, run_notebook
 from analysis.formatting import format_verdict
 from analysis.strip import run_strip
 from analysis.views.html import bars_html, blocks_html
@@ -164,7 +166,9 @@ its report.
 
 {_raw_html(f'<div class="cards">{newline.join(cards)}</div>')}
 {_contents("Results", ["scorecard", "answers"])}
+{_contents("Articles", [f"notebooks/{article}" for article in article_notebooks(runs)])}
 {_contents("Reports", [f"reports/{name}" for name in runs])}
+{_contents("Data frames", [f"notebooks/{name}" for name in runs])}
 {_contents("Method", [*documents, "docs/decisions/index"])}"""
 
 
@@ -173,7 +177,9 @@ def _raw_html(text: str) -> str:
     return f"```{{raw}} html\n{text.replace('`', '&#96;')}\n```\n"
 
 
-def _contents(caption: str, pages: Iterable[str]) -> str:
+def _contents(caption: str, pages: Sequence[str]) -> str:
+    if not pages:
+        return ""
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
@@ -187,9 +193,12 @@ def decisions(documents: Iterable[str]) -> str:
 
 
 def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
-    """Return the line below a report's title with its downloads; `files` by their link texts."""
+    """Return the line below a report's title, with its notebook and its files by their texts."""
     links = " · ".join(
-        f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()
+        [
+            f'<a href="../notebooks/{name}.html">data frames</a>',
+            *(f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()),
+        ]
     )
     return f'<p class="source">Run {run.plan["run_id"]} · {links}</p>'
 
@@ -268,6 +277,8 @@ def _cell(
     return text
 
 
+_FRAMES = "data-frames.ipynb"
+"""The notebook of a run, beside its bundle."""
 _THEME = Path(__file__).resolve().parent / "theme"
 _BUILD_SECONDS = 900.0
 _OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
@@ -293,14 +304,13 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
             scratch = stack.enter_context(scratch_folder(out.parent, "pagecage-site"))
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
-        given = {run.path: run for run in (*stored, *runs.values())}
-        redacted = {
-            path: _redacted(run, scratch / f"run-{number}")
-            for number, (path, run) in enumerate(given.items())
-        }
-        shown = {name: redacted[run.path] for name, run in runs.items()}
+        given = {_id(run): run for run in (*stored, *runs.values())}
+        (bundles := scratch / "bundles").mkdir()
+        redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
+        shown = {name: redacted[_id(run)] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
-        _lay_out(top, shown, [redacted[run.path] for run in stored], source)
+        _lay_out(top, shown, [redacted[_id(run)] for run in stored], source)
+        _lay_out_notebooks(shown, bundles, source)
         argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
         done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
         if not done.ok:
@@ -334,9 +344,13 @@ def _runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[s
     return dict(sorted(found.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
 
 
+def _id(run: Run) -> str:
+    return str(run.plan["run_id"])
+
+
 def _redacted(run: Run, folder: Path) -> Run:
     """Return the run as a stranger gets it, from its bundle next to `folder`."""
-    archive = folder.with_suffix(SUFFIX)
+    archive = folder.with_name(f"{folder.name}{SUFFIX}")
     pack(run.path, archive)
     unpack(archive, folder)
     return load_run(folder)
@@ -344,7 +358,7 @@ def _redacted(run: Run, folder: Path) -> Run:
 
 def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: Path) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
-    for name in ("_static", "_extra", "reports", "docs"):
+    for name in ("_static", "_extra", "reports", "notebooks", "docs"):
         (source / name).mkdir(parents=True)
     shutil.copy(_THEME / "conf.py", source)
     shutil.copy(ANALYSIS / "templates/offline/parts.css", source / "_static")
@@ -354,10 +368,10 @@ def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: 
         given = source / "_extra" / "runs" / name
         given.mkdir(parents=True)
         render(run.path)
-        bundle = f"{run.plan['run_id']}{SUFFIX}"
+        bundle = f"{_id(run)}{SUFFIX}"
         for file in (PAGE, NAME):
             shutil.copy(run.path / file, given)
-        shutil.copy(run.path.with_suffix(SUFFIX), given / bundle)
+        shutil.copy(run.path.with_name(bundle), given)
         files = {"one page": PAGE, "notebook": NAME, "bundle: raw records and traces": bundle}
         page = site_page(run.path / NAME, name, downloads(run, name, files))
         nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
@@ -367,6 +381,27 @@ def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: 
     (source / "index.md").write_text(index(runs, scored.card, documents))
     (source / "scorecard.md").write_text(scorecard_page(scored, runs))
     (source / "answers.md").write_text(answers)
+
+
+def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> None:
+    """Execute a notebook for each run, beside its bundle, and those of the articles."""
+    for name, run in runs.items():
+        given = source / "_extra" / "runs" / name
+        bundle = f"{_id(run)}{SUFFIX}"
+        made = execute(run_notebook(run.plan), given, f"{name}: data frames", source=bundle)
+        nbformat.write(made, given / _FRAMES)  # type: ignore[no-untyped-call]
+        links = (
+            f'<p class="source">Run {_id(run)} · <a href="../reports/{name}.html">report</a>'
+            f' · <a href="../runs/{name}/{_FRAMES}">this notebook</a>'
+            f' · <a href="../runs/{name}/{bundle}">its bundle</a></p>'
+        )
+        page = deepcopy(made)
+        title, _, rest = page.cells[0]["source"].partition("\n")
+        page.cells[0]["source"] = f"{title}\n\n{links}\n\n{rest}"
+        nbformat.write(page, source / "notebooks" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
+    for article, path in article_notebooks(runs).items():
+        made = execute_article(article, path, bundles)
+        nbformat.write(made, source / "notebooks" / f"{article}.ipynb")  # type: ignore[no-untyped-call]
 
 
 _GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.md"}

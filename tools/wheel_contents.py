@@ -16,7 +16,6 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDERS = (
-    "analysis",
     "ansible",
     "cgroups",
     "containers/guest",

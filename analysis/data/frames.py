@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.events import UNTRACED, events_in_measured_part
-from analysis.data.load import STALLS, JudgedTrial, Run, Treatment
+from analysis.data.load import STALLS, JudgedTrial, Run
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.model.collectors import field_values, script_values
@@ -214,11 +214,6 @@ def _stack(
     return pd.DataFrame(
         rows, columns=None if rows else [*_trial_identity(run.trials[0]), "seconds"]
     )
-
-
-def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
-    """Return the rows of one treatment."""
-    return frame[frame["treatment"] == treatment_label(treatment)]
 
 
 _MOMENTS = ("before", "after", "totals")

@@ -366,18 +366,23 @@ def with_included(run: Run, trial_ids: Collection[str]) -> Run:
 
 
 @contextmanager
-def bundled_runs(folder: Path) -> Iterator[list[Run]]:
-    """Load the run of every bundle in a folder, in the order of their file names.
+def bundled_runs(*places: Path) -> Iterator[list[Run]]:
+    """Load the run of every bundle; a place is a bundle, or a folder of them in their order.
 
     The runs' files exist within the context only. A folder without bundles gives no run. Raises
-    PagecageError if the folder does not exist, and for an invalid bundle or run.
+    PagecageError if a place does not exist, and for an invalid bundle or run.
     """
-    if not folder.is_dir():
-        raise PagecageError(f"{folder} is not a folder", "pagecage bundle RUN --out FOLDER/FILE")
+    bundles: list[Path] = []
+    for place in places:
+        if not place.exists() or not (place.is_dir() or place.name.endswith(SUFFIX)):
+            hint = "pagecage bundle RUN --out FOLDER/FILE"
+            raise PagecageError(f"{place} is not a folder or a bundle", hint)
+        bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
     with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
         runs = []
-        for bundle in sorted(folder.glob(f"*{SUFFIX}")):
-            target = Path(scratch) / bundle.name.removesuffix(SUFFIX)
+        for number, bundle in enumerate(bundles):
+            target = Path(scratch) / str(number) / bundle.name.removesuffix(SUFFIX)
+            target.parent.mkdir()
             unpack(bundle, target)
             try:
                 runs.append(load_run(target))

@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures.style import drawing_style, svg
-from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.report.model import (
     BarChart,
@@ -128,7 +127,7 @@ PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; bas
 """Content-Security-Policy of a page that is one file: no script runs in it, and nothing is loaded.
 """
 SKIP_LINK = '<a class="skip" href="#main">Skip to the result</a>'
-_TEMPLATE = TOP / "analysis/templates/offline"
+_TEMPLATE = Path(__file__).parents[1] / "templates/offline"
 _SHEETS = ("page.css", "parts.css")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from html import escape
-from pathlib import Path
 
 import pandas as pd
 
@@ -16,9 +15,9 @@ from analysis.articles.tables import contradiction_html, ratio_sections, with_an
 from analysis.cells import causes, fidelity_lines
 from analysis.data import frames
 from analysis.data.events import fault_event_table
-from analysis.data.load import include_by_name, load_run
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
 from analysis.views.custom_collectors import own_section
@@ -50,44 +49,8 @@ from pagecage.model.published_figures import read_rows
 from pagecage.units import KIB
 
 
-class Results:
-    """A run ready for display. Data frames are made once, on first use.
-
-    Each part is HTML, or None to show nothing.
-    """
-
-    def __init__(self, run_dir: str | Path, include: Sequence[str] = ()) -> None:
-        """Load a run; `include` names excluded trials, or verdicts, to include.
-
-        Raises PagecageError if `run_dir` is not a run folder or has no record, and for a name that
-        selects no excluded trial.
-        """
-        self.run = include_by_name(load_run(Path(run_dir)), include)
-
-    @cached_property
-    def trial_df(self) -> pd.DataFrame:
-        """One row per trial."""
-        return frames.trial_frame(self.run)
-
-    @cached_property
-    def sample_df(self) -> pd.DataFrame:
-        """One row per timed pass of a workload."""
-        return frames.sample_frame(self.run)
-
-    @cached_property
-    def counter_df(self) -> pd.DataFrame:
-        """One row per kernel counter of a trial."""
-        return frames.counter_frame(self.run)
-
-    @cached_property
-    def trace_df(self) -> pd.DataFrame:
-        """One row per 0.1 s of a trial: rates of the slice's I/O."""
-        return frames.trace_frame(self.run)
-
-    @cached_property
-    def latency_df(self) -> pd.DataFrame:
-        """One row per bucket of a trial's latency histograms."""
-        return latencies.latency_frame(self.run)
+class Results(RunFrames):
+    """A run ready for display: each part is HTML, or None to show nothing."""
 
     @cached_property
     def styles(self) -> dict[str, TreatmentStyle]:

@@ -299,7 +299,7 @@ def _message(heading: str, told: str, source: str = "") -> Cell:
     return {**code_cell(source, ["section"]), "outputs": [_output(html, f"{heading}: {told}")]}
 
 
-HERE = TOP / "analysis"
+HERE = Path(__file__).resolve().parents[1]
 SOURCE = HERE / "notebooks" / "experiment.py"
 TEMPLATES = HERE / "templates" / "offline"
 NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
@@ -347,8 +347,11 @@ def render(
     return replace(loaded, path=run_path)
 
 
-def export(document: Mapping[str, Any], title: str) -> str:
-    """Return an executed notebook as one HTML page."""
+def export(document: Mapping[str, Any], title: str, *, with_code: bool = False) -> str:
+    """Return an executed notebook as one HTML page.
+
+    The code of a cell is collapsed below its output, or shown above it with `with_code`.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
 
@@ -363,5 +366,9 @@ def export(document: Mapping[str, Any], title: str) -> str:
     )
     environment.filters["markdown"] = MarkdownIt().render
     return environment.get_template("index.html.j2").render(
-        cells=document["cells"], title=title, policy=PAGE_POLICY, skip_link=SKIP_LINK
+        cells=document["cells"],
+        title=title,
+        policy=PAGE_POLICY,
+        skip_link=SKIP_LINK,
+        with_code=with_code,
     )

@@ -23,6 +23,8 @@ from analysis.cells import (
     gap_sentence,
     legend,
     make_cell,
+    median_columns,
+    median_row,
     published_by_treatment,
     repeat_differences,
     stopping_rule_status,
@@ -43,7 +45,6 @@ from analysis.formatting import (
 from analysis.memory import memory_json, memory_run, step_rows
 from analysis.strip import run_strip
 from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
-from analysis.views.comparison import SUMMARY_COLUMNS, csv_summary
 from analysis.volumes import volume_summaries
 from pagecage.report.model import (
     SHADES,
@@ -438,14 +439,6 @@ def as_json(run: Run) -> dict[str, Any]:
 
 def as_csv(run: Run) -> str:
     """Return a line per treatment, with all digits, in the response's own unit."""
-    counts = ("killed", "excluded", "unanswered")
-    flags = ("is_extrapolated", "is_all_excluded")
-    rows = []
-    for treatment in treatments(run):
-        cell = make_cell(run, treatment, run.response)
-        row = [*treatment.values(), run.response, *csv_summary(cell.summary)[:4]]
-        row += [cell.summary.n if cell.summary else 0, *(getattr(cell, name) for name in counts)]
-        row += [str(getattr(cell, name)).lower() for name in flags]
-        rows.append([*row, cell.unproven])
-    header = [*run.factors, "response", *SUMMARY_COLUMNS, *counts, *flags, "unproven"]
-    return csv_text(header, rows)
+    rows = [median_row(run, treatment, run.response) for treatment in treatments(run)]
+    words = ([str(x).lower() if isinstance(x, bool) else x for x in row] for row in rows)
+    return csv_text(median_columns(run), list(words))

@@ -39,8 +39,6 @@ def analysing(product: str = "report") -> Iterator[None]:
     The working directory is the project's top, because matplotlib would read a matplotlibrc of the
     user's. Warnings of libraries are dropped.
     """
-    if str(TOP) not in sys.path:  # an installed package has the analysis among its data
-        sys.path.insert(0, str(TOP))
     before = os.open(".", os.O_PATH)  # also of a folder that was removed
     os.chdir(TOP)
     try:

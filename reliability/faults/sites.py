@@ -29,7 +29,7 @@ for page in index genindex search; do echo '<meta charset="utf-8">' >"$2/$page.h
 _COSTLY = {
     "analysis.site": (
         *("site_page", "hosted_scorecard", "open_questions", "answers_report", "scorecard_page"),
-        *("index", "downloads"),
+        *("index", "downloads", "execute", "execute_article"),
     ),
 }
 _DONE: dict[str, Any] = {}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,49 @@ def test_a_report_is_made_of_a_stored_run(installed: Installed, untouched: None)
     done = installed.pagecage("render", BUNDLE, "--out", "rendered")
     assert done.status == 0, done.stderr
     assert list((installed.home / "rendered").rglob("report.html"))
+
+
+def test_the_reports_notebook_runs_in_the_users_own_jupyter(
+    installed: Installed, untouched: None
+) -> None:
+    """With a kernel of the environment, and no checkout on its path."""
+    install = [installed.environment / "bin/pip", "install", "-q", "nbclient", "ipykernel"]
+    run(install, timeout_seconds=600)
+    shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home / "noted.pagecage.zip")
+    done = installed.pagecage("render", "noted.pagecage.zip", "--out", "noted")
+    assert done.status == 0, done.stderr
+    (report,) = (installed.home / "noted").rglob("report.ipynb")
+    frames = report.with_name("frames.ipynb")
+    package = "import analysis; run = analysis.load('.'); (analysis.__file__, len(run.trial_df))"
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    document = json.loads(report.read_text())
+    document["cells"] = [{**cell, "id": "cell-01", "source": package}]
+    frames.write_text(json.dumps(document))
+    for notebook in (report, frames):
+        made = executed(installed, notebook)
+        outputs = [out for cell in made["cells"] for out in cell.get("outputs", ())]
+        assert {out["output_type"] for out in outputs} == {"execute_result"}
+    (shown,) = outputs
+    assert "site-packages/analysis/__init__.py" in "".join(shown["data"]["text/plain"])
+
+
+def executed(installed: Installed, notebook: Path) -> Any:
+    """Return a notebook as `jupyter execute` of the environment leaves it, without its cells'
+    former outputs.
+    """
+    document = json.loads(notebook.read_text())
+    for cell in document["cells"]:
+        cell.get("outputs", []).clear()
+    notebook.write_text(json.dumps(document))
+    clean = [
+        "env",
+        "-i",
+        f"HOME={installed.home}",
+        f"PATH={installed.environment}/bin:/usr/bin:/bin",
+    ]
+    argv = [*clean, installed.environment / "bin/jupyter-execute", "--inplace", notebook]
+    run(argv, cwd=notebook.parent, timeout_seconds=300)
+    return json.loads(notebook.read_text())
 
 
 def test_a_cage_is_saved_in_the_users_own_folder(installed: Installed, untouched: None) -> None:

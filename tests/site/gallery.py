@@ -31,6 +31,8 @@ REPORTS = {
     "postgres-gp3": {TITLE: 480, "Diagnosis": 600},
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
+NOTEBOOK = "notebooks/constrained-random.html"
+NOTEBOOK_PARTS = {"What the limit costs": 640, "Why": 900}
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
@@ -62,6 +64,7 @@ def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
         found = {name: site / "runs" / name / "report.html" for name in REPORTS}
         return [
             taken(page, site / "index.html", out / "site.png", {TITLE: 1000}),
+            taken(page, site / NOTEBOOK, out / "notebook.png", NOTEBOOK_PARTS),
             *(
                 taken(page, report, out / f"{name}-report.png", REPORTS[name])
                 for name, report in found.items()

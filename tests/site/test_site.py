@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import re
 import shutil
 import threading
@@ -81,7 +82,13 @@ def open_page(browser: Browser, log: BrowserLog, **options: object) -> Page:
 
 
 def all_pages(site: Path) -> list[str]:
-    return [*PAGES, "reports/constrained-random.html", "search.html"]
+    pages = (
+        "reports/constrained-random",
+        "notebooks/constrained-random",
+        "notebooks/003",
+        "search",
+    )
+    return [*PAGES, *(f"{name}.html" for name in pages)]
 
 
 def test_no_page_has_errors_or_external_requests(
@@ -176,7 +183,13 @@ def luminance(colour: list[float]) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", ["index.html", "scorecard.html", "reports/constrained-random.html"]
+    "name",
+    [
+        "index.html",
+        "scorecard.html",
+        "reports/constrained-random.html",
+        "notebooks/constrained-random.html",
+    ],
 )
 def test_a_narrow_screen_needs_no_scrolling_sideways(
     site: Path, browser: Browser, log: BrowserLog, name: str
@@ -246,6 +259,29 @@ def test_a_card_has_the_strip_of_its_report(site: Path, browser: Browser, log: B
     assert trust in card.inner_text()
     assert card.locator(".bar").count() == bars > 1
     assert card.locator(".bar b").last.bounding_box()["width"] > 20  # type: ignore[index]
+
+
+def test_a_report_leads_to_its_notebook_with_frames_and_pictures(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log)
+    page.goto((site / "reports/constrained-random.html").as_uri())
+    page.get_by_role("link", name="data frames", exact=True).click()
+    page.wait_for_load_state("networkidle")
+    assert page.url == (site / "notebooks/constrained-random.html").as_uri()
+    assert page.locator("table.dataframe").count() >= 6
+    pictures = page.locator("article img")
+    assert [pictures.nth(n).evaluate("i => i.naturalWidth > 300") for n in range(2)] == [True] * 2
+    assert "analysis.load(source)" in page.locator("article").inner_text()
+    assert log.errors == []
+
+
+def test_a_runs_notebook_lies_beside_its_bundle_and_names_it(site: Path) -> None:
+    given = site / "runs/constrained-random"
+    (bundle,) = given.glob("*.pagecage.zip")
+    cells = json.loads((given / "data-frames.ipynb").read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    assert any(f'source = "{bundle.name}"' in source for source in sources)
 
 
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:

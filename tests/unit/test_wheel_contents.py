@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -79,6 +80,12 @@ def test_a_wheel_without_rust_names_what_it_lacks(
     assert hook.refused(tmp_path, here) == f"build/host lacks {lacks}"
     assert hook.refused(tmp_path, other) is None
     assert hook.without(hook.compiled_folder(tmp_path, other)) == lacks
+
+
+def test_the_analysis_is_a_package_of_the_wheel_and_no_part_of_its_data(hook: ModuleType) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    assert "analysis" in settings["build"]["targets"]["wheel"]["packages"]
+    assert not [path for path in hook.contents(ROOT) if path.is_relative_to(ROOT / "analysis")]
 
 
 def test_nothing_compiled_is_no_wheel(hook: ModuleType, here: str, tmp_path: Path) -> None:

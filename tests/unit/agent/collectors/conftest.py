@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders.collector_contexts import collector_context
 
 from pagecage.agent import facts
 from pagecage.agent.collectors.collector import CollectorContext
+from tests.builders.collector_contexts import collector_context
 from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
 
 

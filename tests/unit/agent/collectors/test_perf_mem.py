@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders.collector_contexts import collector_context
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.collectors.perf_mem import (
@@ -20,6 +19,7 @@ from pagecage.agent.collectors.perf_mem import (
     record_command,
     responses_of,
 )
+from tests.builders.collector_contexts import collector_context
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
 AMD, OLDER = ((FIXTURES / f"report-{name}.txt").read_text() for name in ("amd", "older"))

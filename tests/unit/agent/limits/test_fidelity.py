@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders.collector_contexts import collector_context
 
 from pagecage.agent import settings
 from pagecage.agent.limits.fidelity import (
@@ -38,6 +37,7 @@ from pagecage.model.cage import (
     LatencyFloor,
 )
 from pagecage.model.trial import Dataset
+from tests.builders.collector_contexts import collector_context
 from tests.builders.waiting import wait_until
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial
 

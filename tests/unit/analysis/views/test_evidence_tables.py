@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 
+import pandas as pd
 import pytest
 
 from analysis.articles import tables
 from analysis.cells import make_cell, treatments
 from analysis.data import frames
 from analysis.data.load import load_run
+from analysis.formatting import treatment_label
 from analysis.views import evidence_tables
 from analysis.views.run import main_table
 from pagecage.errors import PagecageError
@@ -19,7 +21,12 @@ from tests.fixtures.runs import DEFINITION, PAGES, build_run
 from tests.tree import ROOT
 
 CAGED_RANDOM = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
+LABEL = treatment_label(CAGED_RANDOM)
 UNCAGED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
+
+
+def of_caged_random(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["treatment"] == LABEL]
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +179,12 @@ def test_the_limits_table_has_cap_calibration_and_use(run):
 
 
 def test_series_frames_count_from_go(run):
-    fine = frames.only(frames.trace_frame(run), CAGED_RANDOM)
+    fine = of_caged_random(frames.trace_frame(run))
     during = fine[fine["seconds"].between(2, 12)]
     assert during["read_bytes_per_second"].median() == pytest.approx(
         28.4 * PAGES * 4096 / 31, rel=0.2
     )
-    coarse = frames.only(frames.iostat_frame(run), CAGED_RANDOM)
+    coarse = of_caged_random(frames.iostat_frame(run))
     assert coarse[coarse["seconds"].between(2, 12)][
         "read_bytes_per_second"
     ].median() == pytest.approx(during["read_bytes_per_second"].median(), rel=0.1)
@@ -195,7 +202,7 @@ def test_an_iostat_second_is_drawn_in_its_middle(tmp_path):
             "2026-11-18T11:06:43+0000"  # 1795000003
         )
         file.write_text(json.dumps(data))
-    coarse = frames.only(frames.iostat_frame(load_run(folder)), CAGED_RANDOM)
+    coarse = of_caged_random(frames.iostat_frame(load_run(folder)))
     assert set(coarse.groupby("trial_id")["seconds"].first()) == {2.5}
 
 

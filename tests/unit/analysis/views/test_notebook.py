@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from analysis.views.notebook import Results
-from pagecage.process import run
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
 OPTIONAL = (
@@ -33,15 +30,6 @@ def bare(record):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return Results(build_run(tmp_path_factory.mktemp("whole") / "run"))
-
-
-def test_a_notebook_loads_a_run_by_the_package_alone(whole):
-    program = (
-        "import sys, analysis as pa; assert not {'pandas', 'matplotlib'} & set(sys.modules);"
-        " results = pa.load(sys.argv[1]); print(len(results.trial_df), results.trials is not None)"
-    )
-    printed = run([sys.executable, "-c", program, whole.run.path], cwd=ROOT).stdout
-    assert printed.split() == [str(len(whole.trial_df)), "True"]
 
 
 def test_parts_without_data_are_left_out(tmp_path):

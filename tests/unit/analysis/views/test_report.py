@@ -8,10 +8,11 @@ import shutil
 import sys
 
 import matplotlib
-import papermill
 import pytest
 
 from analysis.data.load import load_run
+from analysis.execution import execute
+from analysis.views.render import SOURCE
 from pagecage.cli.show import report
 from pagecage.process import run
 from tests.builders.command_line import called, pagecage_argv
@@ -142,13 +143,7 @@ def test_a_report_can_be_made_again_and_is_the_same(folder, page):
 def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder, tmp_path):
     run_folder = shutil.copytree(folder, tmp_path / "run")
     parameters = {"run_dir": str(run_folder), "include": ["cache_state_reached"]}
-    again = papermill.execute_notebook(
-        folder / "report.ipynb",
-        tmp_path / "again.ipynb",
-        parameters,
-        kernel_name="python3",
-        progress_bar=False,
-    )
+    again = execute(SOURCE, folder, folder.name, **parameters)
     assert called(["show", str(run_folder), "--html", "--include", "cache_state_reached"]) == 0
     ours = json.loads((run_folder / "report.ipynb").read_text())["cells"]
     assert [shown(cell) for cell in again.cells] == [shown(cell) for cell in ours]
@@ -216,7 +211,7 @@ def test_the_page_and_the_output_of_show_load_the_run_once(folder, capsys, monke
 
     assert called(["show", str(folder), *form]) == 0
     rendered_output = capsys.readouterr().out
-    for module in ("analysis.views.notebook", "analysis.results"):
+    for module in ("analysis.run_frames", "analysis.results"):
         monkeypatch.setattr(f"{module}.load_run", load)
     (folder / "report.html").unlink()
     report(folder, *(option.removeprefix("--") for option in form))

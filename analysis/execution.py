@@ -1,0 +1,144 @@
+"""Execution of the notebooks with a kernel, and their rendered pages.
+
+`python -m analysis.execution FOLDER [RUN...]` writes the notebooks of these runs. Without any, it
+writes those of the stored runs and of the articles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from analysis.run_frames import EXPERIMENTS, STORED, find_run
+from analysis.views.render import HERE, export, notebook, read_source, with_parameters
+from pagecage.bundle.pack import SUFFIX
+from pagecage.bundle.unpack import unpack
+from pagecage.errors import EXIT_FAILED, EXIT_OK, PagecageError
+from pagecage.model.published_figures import read_definitions, read_titles
+from pagecage.model.run_files import read_plan
+from pagecage.process import OWN_PYTHON
+from pagecage.whole_files import write_whole
+
+NOTEBOOKS = HERE / "notebooks"
+_CELL_SECONDS = 300
+_ARGUMENTS = ["--InlineBackend.figure_format=retina"]
+_LOADED = re.compile(r'\bload\("([a-z0-9-]+)"')
+_INLINE = "module://matplotlib_inline.backend_inline"
+
+
+def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any:
+    """Execute a notebook in a folder, with a kernel of this Python; return it with its outputs.
+
+    `title` replaces its heading. The settings of the user's IPython are not read. Raises
+    PagecageError if a cell fails, or takes longer than five minutes.
+    """
+    cells = with_parameters(read_source(source), parameters)
+    cells[0]["source"] = re.sub(r"\A# .*", lambda _: f"# {title}", cells[0]["source"])
+    document: Any = nbformat.from_dict(notebook(cells, {"title": title}))  # type: ignore[no-untyped-call]
+    with tempfile.TemporaryDirectory(prefix="pagecage-kernel-") as scratch:
+        manager = AsyncKernelManager(
+            kernel_name="python3",
+            kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),
+            connection_file=f"{scratch}/kernel.json",
+            transport="ipc",
+            ip=f"{scratch}/socket",
+        )
+        client = NotebookClient(
+            document,
+            manager,
+            timeout=_CELL_SECONDS,
+            resources={"metadata": {"path": str(folder)}},
+            extra_arguments=list(_ARGUMENTS),
+            record_timing=False,
+        )
+        environment = {**os.environ, **OWN_PYTHON, "IPYTHONDIR": scratch, "MPLBACKEND": _INLINE}
+        try:
+            client.execute(env=environment, cleanup_kc=True)
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            reason = type(error).__name__
+            if isinstance(error, CellExecutionError):
+                reason = f"{error.ename}: {error.evalue}"
+            number = max(cell.get("execution_count") or 0 for cell in document.cells)
+            message = f"cell {number} of {source.name} failed for {title}: {reason}"
+            raise PagecageError(message, "run its cells in JupyterLab", EXIT_FAILED) from None
+    return document
+
+
+def run_notebook(plan: Mapping[str, Any]) -> Path:
+    """Return the notebook for a run with this plan.
+
+    It is the experiment's own, if there is one and the plan has the factors of the definition that
+    it was written for; else the one for every run.
+    """
+    name = str(plan["experiment"])
+    found = {path.stem: path for path in (NOTEBOOKS / "experiments").glob("*.py")}.get(name)
+    if found is None or name not in (known := read_definitions(EXPERIMENTS)):
+        return NOTEBOOKS / "run.py"
+    is_same = set(known[name]["factors"]) == set(plan["definition"]["factors"])
+    return found if is_same else NOTEBOOKS / "run.py"
+
+
+def article_notebooks(experiments: Collection[str] | None = None) -> dict[str, Path]:
+    """Return the notebooks of the articles, by the first part of their figures' ids.
+
+    With `experiments`, only those that load no run of another experiment.
+    """
+    found = {}
+    for path in sorted((NOTEBOOKS / "articles").glob("*.py")):
+        loaded = set(_LOADED.findall(path.read_text(encoding="utf-8")))
+        if experiments is None or loaded <= set(experiments):
+            found[path.stem.partition("-")[0]] = path
+    return found
+
+
+def execute_article(article: str, source: Path, bundles: Path) -> Any:
+    """Execute an article's notebook on the runs of a folder of bundles."""
+    title = read_titles(EXPERIMENTS)[article]["title"]
+    return execute(source, bundles, title, bundles=".")
+
+
+def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield each notebook, and the name of its files."""
+    paths = [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}"))
+    for path in paths:
+        with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+            folder = path
+            if path.is_file():
+                unpack(path, folder := Path(scratch) / "run")
+            plan = read_plan(folder)
+        title = f"{plan['experiment']} · {plan['run_id']}"
+        source = run_notebook(plan)
+        yield plan["run_id"], execute(source, path.resolve().parent, title, source=path.name)
+    for article, source in article_notebooks().items() if not named else ():
+        yield source.stem, execute_article(article, source, STORED)
+
+
+def main(out: Path, named: Sequence[str]) -> int:
+    """Execute notebooks, and write each and its page to a folder; return the exit status."""
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        for name, document in _executed(named):
+            page = export(document, document.metadata["title"], with_code=True)
+            write_whole(out / f"{name}.ipynb", nbformat.writes(document))  # type: ignore[no-untyped-call]
+            write_whole(out / f"{name}.html", page)
+            sys.stdout.write(f"{out / name}.html\n")
+            sys.stdout.flush()
+    except PagecageError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,212 @@
+"""Runs, and the published figures of an article, as data frames."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.articles.evaluate import ClaimResult, evaluate_claims
+from analysis.articles.ratios import hosted_scorecard
+from analysis.articles.sides import sides_of, summarise_sides
+from analysis.cells import claim_trials, median_columns, median_row, treatments
+from analysis.data import frames
+from analysis.data.load import bundled_runs, include_by_name, load_run
+from pagecage.bundle.pack import SUFFIX
+from pagecage.bundle.unpack import unpack
+from pagecage.checkout import RUNS, TOP
+from pagecage.errors import PagecageError
+from pagecage.model.published_figures import read_rows
+
+EXPERIMENTS = TOP / "experiments"
+STORED = TOP / "docs/runs"
+"""Bundles of the runs from which the project's pages are made."""
+
+
+def find_run(source: str | Path, bundles: Path | None = None) -> Path:
+    """Return the folder or bundle of a run.
+
+    `source` is its path, its id, or the name of an experiment, for the newest run of it. Names are
+    looked up among the runs made here, then among the stored ones; or in `bundles` alone, a folder.
+    Raises PagecageError if there is no such run.
+    """
+    if Path(source).exists():
+        return Path(source)
+    made_here = [] if bundles else [RUNS / str(source), RUNS / f"latest-{source}"]
+    folder = bundles or STORED
+    name = re.compile(rf"\d{{8}}T\d{{6}}Z-{re.escape(str(source))}-[^-]+{re.escape(SUFFIX)}")
+    newest = sorted(folder.glob(f"*{SUFFIX}"), reverse=True)
+    found = [
+        *(path for path in (*made_here, folder / f"{source}{SUFFIX}") if path.exists()),
+        *(path for path in newest if name.fullmatch(path.name)),
+    ]
+    if not found:
+        raise PagecageError(f"there is no run '{source}'", "name a run's folder or its bundle")
+    return found[0]
+
+
+class RunFrames:
+    """A run as data frames, each made once, on first use."""
+
+    def __init__(
+        self, source: str | Path, include: Sequence[str] = (), bundles: Path | None = None
+    ) -> None:
+        """Load a run; `include` names excluded trials, or verdicts, to include.
+
+        `source` and `bundles` are as for `find_run`. A bundle is unpacked into a temporary folder,
+        which is removed with this object. Raises PagecageError if there is no such run, if it has
+        no record, and for a name that selects no excluded trial.
+        """
+        path = find_run(source, bundles)
+        if path.is_file():
+            scratch = tempfile.mkdtemp(prefix="pagecage-bundle-")
+            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+            bundle, path = path, Path(scratch) / path.name.removesuffix(SUFFIX)
+            unpack(bundle, path)
+        self.run = include_by_name(load_run(path), include)
+
+    @property
+    def question(self) -> str:
+        """The question of the experiment."""
+        return str(self.run.definition["question"])
+
+    @property
+    def response(self) -> str:
+        """The name of the experiment's main response."""
+        return self.run.response
+
+    @property
+    def factors(self) -> Mapping[str, list[str]]:
+        """Levels by factor, in the order of the tables."""
+        return self.run.factors
+
+    @property
+    def about(self) -> pd.DataFrame:
+        """The run's id, size, machine and numbers of trials."""
+        run, facts = self.run, next(iter(self.run.facts), {})
+        rows = {
+            "run": run.plan["run_id"],
+            "experiment": run.plan["experiment"],
+            "size": run.plan["size"],
+            "kernel": facts.get("kernel", ""),
+            "processor": facts.get("cpu_model", ""),
+            "emulated": run.is_emulated,
+            "trials planned": len(run.plan["trials"]),
+            "trials included": sum(trial.is_included for trial in run.trials),
+        }
+        return pd.DataFrame({"value": rows})
+
+    @cached_property
+    def trial_df(self) -> pd.DataFrame:
+        """One row per trial."""
+        return frames.trial_frame(self.run)
+
+    @cached_property
+    def sample_df(self) -> pd.DataFrame:
+        """One row per timed pass of a workload."""
+        return frames.sample_frame(self.run)
+
+    @cached_property
+    def counter_df(self) -> pd.DataFrame:
+        """One row per kernel counter of a trial."""
+        return frames.counter_frame(self.run)
+
+    @cached_property
+    def trace_df(self) -> pd.DataFrame:
+        """One row per 0.1 s of a trial: rates of the slice's I/O."""
+        return frames.trace_frame(self.run)
+
+    @cached_property
+    def latency_df(self) -> pd.DataFrame:
+        """One row per bucket of a trial's latency histograms."""
+        from analysis.figures.latencies import latency_frame  # late: it imports matplotlib
+
+        return latency_frame(self.run)
+
+    @cached_property
+    def claim_df(self) -> pd.DataFrame:
+        """One row per published figure: the published and the measured one, in one unit."""
+        columns = [field.name for field in fields(ClaimResult)]
+        return pd.DataFrame(map(asdict, evaluate_claims(self.run)), columns=columns)
+
+    def medians(self, response: str = "") -> pd.DataFrame:
+        """Return one row per treatment: its levels, its median with an interval, and counts.
+
+        Figures are in the response's own unit, NaN without one; `n` trials are included. The levels
+        are ordered categories, so that a pivot keeps their order.
+        """
+        name = response or self.response
+        rows = [median_row(self.run, treatment, name) for treatment in treatments(self.run)]
+        frame = pd.DataFrame(rows, columns=median_columns(self.run))
+        return self._with_ordered_levels(frame.astype(dict.fromkeys(_FIGURES, float)))
+
+    def ratios(
+        self, over: Mapping[str, str], under: Mapping[str, str], response: str = ""
+    ) -> pd.DataFrame:
+        """Return `over` divided by `under`, with an interval, for all levels of the other factors.
+
+        Both name levels, such as `{"cage": "tenth"}` and `{"cage": "uncaged"}`. Combinations
+        without an included trial on both sides are left out.
+        """
+        fixed = {*over, *under}
+        others = {name: levels for name, levels in self.factors.items() if name not in fixed}
+        rows = []
+        for levels in itertools.product(*others.values()):
+            common = dict(zip(others, levels, strict=True))
+            table = {
+                "response": response or self.response,
+                "where": {**common, **over},
+                "over": {**common, **under},
+            }
+            sides = [claim_trials(side, table) for side in sides_of(self.run, table)]
+            if found := summarise_sides(self.run, table, sides):
+                rows.append([*levels, found.middle, found.low, found.high, found.kind, found.n])
+        columns = [*others, "ratio", "low", "high", "kind", "n"]
+        return self._with_ordered_levels(pd.DataFrame(rows, columns=columns))
+
+    def _with_ordered_levels(self, frame: pd.DataFrame) -> pd.DataFrame:
+        for name in set(self.factors) & set(frame):
+            frame[name] = pd.Categorical(frame[name], self.factors[name], ordered=True)
+        return frame
+
+
+_FIGURES = ("median", "low", "high")
+
+
+def bundles_of(folder: Path, experiments: Collection[str]) -> list[Path]:
+    """Return the bundles in a folder, without those whose name tells of another experiment.
+
+    Raises PagecageError if it is not a folder.
+    """
+    if not folder.is_dir():
+        raise PagecageError(f"{folder} is not a folder", "name a folder of bundles")
+    names = "|".join(map(re.escape, experiments))
+    may_be = re.compile(rf"(?!\d{{8}}T\d{{6}}Z-)|\d{{8}}T\d{{6}}Z-({names})-")
+    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if may_be.match(path.name)]
+
+
+def article_frame(article: str, bundles: Path) -> pd.DataFrame:
+    """Return one row per figure that an article published, with the measured one.
+
+    `article` is the first part of its figures' ids, such as `002`; `bundles` is a folder. Raises
+    PagecageError if no figure belongs to the article, or if the folder does not exist.
+    """
+    published = read_rows(EXPERIMENTS)
+    rows = [row for row in published if row.id.startswith(f"{article}-")]
+    if not rows:
+        known = sorted({row.id.partition("-")[0] for row in published})
+        raise PagecageError(f"there is no article {article!r}", f"one of {', '.join(known)}")
+    tested = {name for row in rows for name in row.experiments}
+    with bundled_runs(*bundles_of(bundles, tested)) as runs:
+        scored = {row.id: asdict(row) for row in hosted_scorecard(EXPERIMENTS, runs).card.rows}
+    return pd.DataFrame(
+        [{**scored[row.id], "condition": row.condition, "metric": row.metric} for row in rows]
+    )
