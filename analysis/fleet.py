@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,18 @@ from analysis.views.comparison import (
     ratio_image,
 )
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.json_codec import (
+    EXPERIMENT,
+    HOST,
+    RUN_ID,
+    TEXT,
+    WORD,
+    from_line,
+    from_lines,
+    is_identifier,
+    lines_of,
+    require_identifiers,
+)
 from pagecage.model.record import read_records
 from pagecage.model.run_files import read_plan
 from pagecage.report.model import (
@@ -47,6 +57,7 @@ from pagecage.report.model import (
 DOCUMENT = "fleet.json"
 FLEET_VERSION = 1
 _FORMAT = "docs/FORMAT.md lists the keys"
+_IDENTIFIERS = {"run_id": RUN_ID, "experiment": EXPERIMENT, "group": TEXT, "mode": WORD}
 
 
 @dataclass(frozen=True)
@@ -112,23 +123,21 @@ def load_fleet(path: Path) -> Fleet:
 
     Raises PagecageError if it is not a fleet run, or if a host's records are invalid.
     """
+    where = f"{path}/{DOCUMENT}"
     try:
-        document = json.loads((path / DOCUMENT).read_bytes())
+        document = from_line((path / DOCUMENT).read_bytes())
         hosts, version = list(document["hosts"]), int(document["fleet_version"])
         _ = (document["run_id"], document["experiment"], document["group"], document["mode"])
+        require_identifiers(document, _IDENTIFIERS, where)
+        for host in hosts:
+            require_identifiers({"hosts": host}, {"hosts": HOST}, where)
     except UNREADABLE as error:
-        raise PagecageError(
-            f"{path}/{DOCUMENT} cannot be read ({why_unreadable(error)})", _FORMAT
-        ) from None
+        raise PagecageError(f"{where} cannot be read ({why_unreadable(error)})", _FORMAT) from None
     if version > FLEET_VERSION:
         raise PagecageError(
-            f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it"
+            f"{where} has format version {version}", "use a newer pagecage to read it"
         )
-    file, last_rounds = path / "rounds.jsonl", {}
-    for line in file.read_text().splitlines() if file.exists() else []:
-        with suppress(ValueError, KeyError, TypeError):
-            last_round = json.loads(line)
-            last_rounds[last_round["host"]] = last_round
+    last_rounds = {one["host"]: one for one in _rounds(path / "rounds.jsonl")}
     members = []
     for host in hosts:
         folder, last_round = path / "hosts" / host, last_rounds.get(host, {})
@@ -140,6 +149,18 @@ def load_fleet(path: Path) -> Fleet:
         members.append(FleetMember(host, run, planned, answered, last_round.get("outcome"), reason))
     compared = _comparison([member.run for member in members if member.run])
     return Fleet(path, document, tuple(members), compared)
+
+
+def _rounds(file: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the results of rounds. Raises PagecageError with the number of a damaged line."""
+    if not file.exists():
+        return
+    with file.open("rb") as lines:
+        where = f"{file.parent.name}/{file.name}"
+        for place, data in from_lines(lines_of(lines), where, str(file)):
+            if not isinstance(data, dict) or not is_identifier(data.get("host"), HOST):
+                raise PagecageError(f"{place} is not the result of a round", _FORMAT)
+            yield data
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.cells import included_values, treatments, trials_of
 from analysis.data.load import JudgedTrial, Run, Treatment
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError
 from pagecage.model.cage import Cage, cage_from_json
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import on_disk
@@ -22,12 +22,16 @@ SUFFIX = ".check.json"
 
 @dataclass(frozen=True)
 class VolumeCheck:
-    """One check: the cage of the volume, the results by load, and those of its credit buckets."""
+    """One check: the cage of the volume, the results by load, and those of its credit buckets.
+
+    `commit` is that of the harness; None for a harness without one.
+    """
 
     name: str
     cage: Cage
     loads: tuple[Mapping[str, Any], ...]
     credits: tuple[Mapping[str, Any], ...]
+    commit: str | None = None
 
 
 def read_checks(folder: Path) -> list[VolumeCheck]:
@@ -37,8 +41,9 @@ def read_checks(folder: Path) -> list[VolumeCheck]:
         try:
             data = json.loads(path.read_text())
             found = cage_from_json(data["cage"]), tuple(data["loads"]), tuple(data["credits"])
-            checks.append(VolumeCheck(path.name.removesuffix(SUFFIX), *found))
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            commit = data.get("harness", {}).get("git_revision")
+            checks.append(VolumeCheck(path.name.removesuffix(SUFFIX), *found, commit))
+        except UNREADABLE as error:
             hint = f"pagecage volume check NAME --json > {path}"
             raise PagecageError(f"{path} is not a check of a volume: {error}", hint) from None
     return checks

@@ -8,12 +8,12 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pagecage.process import spawn
+from pagecage.process import run, spawn
 from pagecage.whole_files import write_whole
 from tests.tree import ROOT
 
@@ -65,13 +65,64 @@ def tell(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def code_state() -> str:
-    """Return a short hash of the harness's Python code."""
+_JUDGING = ("analysis/cells.py", "analysis/comparison.py", "analysis/stats.py")
+_EVERYTHING = ("pagecage", "analysis")
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "statistics.json": _JUDGING,
+    "variation.json": (*_JUDGING, "analysis/data"),
+    "power_loss.json": ("pagecage",),
+    "guest-lies.json": ("pagecage",),
+    "witnesses.json": ("pagecage", "volume"),
+    "disks.json": ("pagecage/agent", "pagecage/linux", "pagecage/model"),
+}
+"""The code that a file of results depends on; all of pagecage and its analysis without an entry."""
+
+
+def code_state(tops: Sequence[str] = _EVERYTHING) -> str:
+    """Return a short hash of the code in these files and folders."""
     found = hashlib.sha256()
-    paths = (path for top in ("pagecage", "analysis") for path in (ROOT / top).rglob("*.py"))
-    for path in sorted(paths):
+    paths = (path for top in tops for path in (ROOT / top, *(ROOT / top).rglob("*")))
+    for path in sorted(path for path in paths if path.suffix in (".py", ".rs")):
         found.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:12]
+
+
+def code_of(name: str) -> str:
+    """Return the hash of the code that a file of results depends on."""
+    return code_state(SOURCES.get(name, _EVERYTHING))
+
+
+def commit_of(name: str) -> str:
+    """Return the newest commit that changed this code, marked if it was changed since."""
+    tops = SOURCES.get(name, _EVERYTHING)
+    commit = run(["git", "log", "-1", "--format=%h", "--", *tops], cwd=ROOT).stdout.strip()
+    changes = run(["git", "status", "--porcelain", "--", *tops], cwd=ROOT).stdout.strip()
+    return f"{commit}+changes" if changes else commit
+
+
+def measured_with(
+    name: str, earlier: Sequence[Mapping[str, str]], codes: Collection[str]
+) -> list[Mapping[str, str]]:
+    """Return the states of the code of results, the present one last.
+
+    Of the `earlier` states, those stay whose hash is among `codes`.
+    """
+    now = {"code": code_of(name), "commit": commit_of(name)}
+    kept = [one for one in earlier if one["code"] in codes and one["code"] != now["code"]]
+    return [*kept, now]
+
+
+def told_states(states: Sequence[Mapping[str, str]]) -> str:
+    """Return the sentence about the code with which results were measured."""
+    newest = f"commit `{states[-1]['commit']}`"
+    if len(states) == 1:
+        return f"Measured with {newest}."
+    return f"Measured with {len(states)} states of the code, the newest that of {newest}."
+
+
+def is_outdated(name: str, states: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether a part of the results was measured with other code than the present."""
+    return {one["code"] for one in states} != {code_of(name)}
 
 
 def read_results(path: Path, before_the_first: Any = None) -> Any:
@@ -79,9 +130,16 @@ def read_results(path: Path, before_the_first: Any = None) -> Any:
     return json.loads(path.read_text()) if path.exists() else before_the_first
 
 
-def write_results(path: Path, found: Any) -> None:
-    """Store results, and write the page if they are the project's."""
-    write_whole(path, json.dumps(found, indent=1) + "\n")
+def write_results(
+    path: Path, found: dict[str, Any], rows: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Store results with the code they depend on, and write the page if they are the project's.
+
+    With `rows`, of which each has the hash of its `code`, states of the code of earlier ones stay.
+    """
+    codes = {row["code"] for row in rows or ()}
+    states = measured_with(path.name, found.get("measured", []), codes)
+    write_whole(path, json.dumps({**found, "measured": states}, indent=1) + "\n")
     write_page(path.parent)
 
 
@@ -104,15 +162,15 @@ def kill_runs(
 
     `kill_run` takes the number of the run. Returns 1 if one had a consequence that must not be.
     """
-    stored = read_results(path, {"seed": seed, "tries": 0, "runs": []})
     wrong = False
-    while time.monotonic() < until and (
-        most_kills is None or sum(len(run["kills"]) for run in stored["runs"]) < most_kills
-    ):
+    while time.monotonic() < until:
+        stored = read_results(path, {"seed": seed, "tries": 0, "runs": []})
+        if most_kills and sum(len(one["kills"]) for one in stored["runs"]) >= most_kills:
+            break
         stored["tries"] += 1
         killed = kill_run(stored["tries"])
-        stored["runs"].append({**asdict(killed), "code": code_state()})
+        stored["runs"].append({**asdict(killed), "code": code_of(path.name)})
         tell(json.dumps(stored["runs"][-1]))
         wrong = wrong or bool(killed.wrong)
-        write_results(path, stored)
+        write_results(path, stored, stored["runs"])
     return int(wrong)

@@ -102,36 +102,40 @@ def _verdict(response: str, first: Sequence[float], second: Sequence[float]) -> 
     return verdict
 
 
-def section(results: Path) -> Iterator[str]:
-    rows = json.loads((results / STORED).read_text())
+def variation_section(results: Path) -> Iterator[str]:
+    rows = json.loads((results / STORED).read_text())["variations"]
+    by_figure: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_figure.setdefault(_NAMES.get(row["response"], "time"), []).append(row)
     yield "## Variation of real trials\n"
     yield (
         "Treatments were run many times in the same state of one host. The spread is that of the"
         f" middle 95 % of the trials, over their median. {PAIRS} pairs of {REPEATS} trials against"
         f" {REPEATS} others were drawn from each, and judged by a gate `> +5%`: as they are, and"
-        f" with the second made {100 * (REGRESSION - 1):.0f} % larger."
-        " `python -m reliability.variation RUN` makes the table of other runs.\n"
+        f" with the second made {100 * (REGRESSION - 1):.0f} % larger.\n"
     )
-    head = ["trials of", "treatment", "figure", "n", "spread", "false alarms", "undecided", "found"]
-    yield markdown_table(head, [_row(row) for row in rows])
+    head = ["figure", "treatments", "trials", "spread", "false alarms", "undecided", "found"]
+    yield markdown_table(head, [_row(name, found) for name, found in by_figure.items()])
 
 
-def _row(row: Mapping[str, Any]) -> list[str]:
-    host = " (emulated)" if row["emulated"] else ""
+_COUNTED = ("alarms", "undecided", "found")
+
+
+def _row(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    spreads, pairs = [row["spread"] for row in rows], sum(row["pairs"] for row in rows)
     return [
-        f"{row['experiment']}{host}",
-        row["treatment"],
-        _NAMES.get(row["response"], "time"),
-        str(row["trials"]),
-        f"{100 * row['spread']:.2g} %",
-        *(f"{row[key]} of {row['pairs']}" for key in ("alarms", "undecided", "found")),
+        name,
+        str(len(rows)),
+        str(sum(row["trials"] for row in rows)),
+        f"{100 * min(spreads):.2g} to {100 * max(spreads):.2g} %",
+        *(f"{sum(row[key] for row in rows)} of {pairs}" for key in _COUNTED),
     ]
 
 
 def main(names: Sequence[str]) -> None:
     runs = [load_run(find_run(RUNS, name).path) for name in names]
     found = [asdict(one) for run in runs for one in variations(run)]
-    write_results(RESULTS / STORED, found)
+    write_results(RESULTS / STORED, {"variations": found})
 
 
 if __name__ == "__main__":

@@ -51,6 +51,12 @@ def test_the_fidelity_page_is_that_of_the_stored_checks(
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
 
 
+def test_every_check_names_its_commit() -> None:
+    commits = {check.name: check.commit for check in read_checks(ROOT / "docs/fidelity")}
+    page = (ROOT / "docs/FIDELITY.md").read_text()
+    assert all(commit and f"`{commit[:8]}`" in page for commit in commits.values()), commits
+
+
 def test_rates_and_credits_keep_to_the_model() -> None:
     """docs/FIDELITY.md promises 1 % where a limit decides, and for each drain and refill."""
     checks = read_checks(ROOT / "docs/fidelity")

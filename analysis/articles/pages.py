@@ -108,7 +108,7 @@ def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
                 product, error = rate * mean / 1e6, f"{100 * load['littles_error']:+.2f} %"
                 little.append([*about, f"{mean / 1000:,.2f} ms", f"{product:,.2f}", error])
     titles = ["volume", "pattern", "size", "in flight"]
-    yield from (Heading("1. Rates"), Paragraph(_RATES))
+    yield from (Heading("1. Rates"), Paragraph(_RATES), Paragraph(_origin(checks)))
     yield make_table([*titles, "decided by", "model, 1/s", "measured, 1/s", "error"], rates)
     if errors:
         within = sum(error <= 0.01 for error in errors)
@@ -121,6 +121,15 @@ def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
     yield make_table(quantiles, latencies, "microseconds; in brackets: as set")
     yield Paragraph(_LITTLE)
     yield make_table([*titles, "mean latency", "rate x latency", "error"], little)
+
+
+def _origin(checks: Sequence[VolumeCheck]) -> str:
+    """Return the sentence that names the commits with which the checks were made."""
+    by_commit: dict[str, list[str]] = {}
+    for check in checks:
+        by_commit.setdefault((check.commit or "unknown")[:8], []).append(check.name)
+    listed = "; ".join(f"`{commit}`: {', '.join(names)}" for commit, names in by_commit.items())
+    return f"Commits with which the volumes were checked: {listed or 'none'}."
 
 
 def _credits(checks: Sequence[VolumeCheck]) -> Table:

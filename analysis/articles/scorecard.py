@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from pagecage.model.published_figures import (
     read_titles,
     rules_of,
 )
+from pagecage.model.record import read_records
 
 VERDICTS = (
     "held",
@@ -194,19 +194,20 @@ _COPIED = ("says", "published", "unit", "measured", "low", "high", "n", "verdict
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """Return the newest run with a record, by experiment."""
+    """Return the newest run with a record, by experiment. Raises PagecageError for a bad run."""
     found: dict[str, Run] = {}
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
         folders = (path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir())
         for path in dict.fromkeys((link.resolve(), *sorted(folders, reverse=True))):
-            with suppress(PagecageError):
-                run = load_run(path)
-                if run.plan["experiment"] == name:
-                    found.setdefault(name, run)
-                    if run.plan["size"] != "smoke":
-                        found[name] = run
-                        break
+            if next(read_records(path / "records.jsonl"), None) is None:
+                continue
+            run = load_run(path)
+            if run.plan["experiment"] == name:
+                found.setdefault(name, run)
+                if run.plan["size"] != "smoke":
+                    found[name] = run
+                    break
     return found
 
 

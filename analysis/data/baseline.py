@@ -16,6 +16,7 @@ from analysis.data.load import JudgedTrial, Run, series_of
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.json_codec import from_line
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
+from pagecage.model.run_files import MOST_PLAN_BYTES, require_factors
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.whole_files import document_sha256
 
@@ -111,6 +112,8 @@ def load_baseline(path: Path) -> Run:
     """
     hint = "pagecage baseline save RUN"
     try:
+        if path.stat().st_size > MOST_PLAN_BYTES:
+            raise PagecageError(f"{path} is longer than {MOST_PLAN_BYTES >> 20} MiB", hint)
         data = from_line(path.read_bytes())
         version = data["baseline_version"]
         if version == BASELINE_VERSION:
@@ -126,6 +129,9 @@ def load_baseline(path: Path) -> Run:
 
 
 def _run(path: Path, data: Mapping[str, Any]) -> Run:
+    require_factors(data["definition"], str(path))
+    if not all(isinstance(one, dict) for one in data["facts"]):
+        raise TypeError("'facts' does not hold tables")
     planned = []
     for entry in data["treatments"]:
         about = {key: value for key, value in entry.items() if key != "trials"}

@@ -40,6 +40,9 @@ def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
     files, evidence = program_files.paths, {"requested": run.trial.cache, "charged_to": None}
     run.keep("cache", **evidence)
     below = caches_below(program_files.disk, is_evicted=state == "cold")
+    # Only the controller knows what is below the disk of a guest.
+    if (cache := run.session.request.machine["details"].get("data_cache", "none")) != "none":
+        below.append({"layer": program_files.disk.name, "kind": cache})
     run.keep("device", caches_below=below)
     if not files:
         return evidence

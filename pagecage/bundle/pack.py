@@ -186,7 +186,7 @@ def _plan(run: Path) -> Document:
     except UNREADABLE as error:
         reason = f"{run}/plan.json cannot be read: {why_unreadable(error)}"
         raise PagecageError(reason, "ls runs/") from None
-    if not any(read_records(run / "records.jsonl")):
+    if not list(read_records(run / "records.jsonl")):
         hint = f"pagecage run {plan['experiment']} --resume"
         raise PagecageError(f"{run} has no record yet", hint)
     return dict(plan)

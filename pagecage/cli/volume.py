@@ -20,6 +20,7 @@ from pagecage.cli.examples import examples
 from pagecage.cli.options import Seconds, VolumeOptions, whole
 from pagecage.cli.output import Json, notify
 from pagecage.cli.replay_plan import cage_names, replay_cages
+from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_OK, HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.cache import GuestCache
@@ -160,6 +161,7 @@ def to_json(
         "path": dict(path),
         "loads": loads,
         "credits": [asdict(one) for one in credits_],
+        "harness": harness(),
     }
 
 

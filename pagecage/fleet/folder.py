@@ -19,6 +19,7 @@ from pagecage.model.json_codec import (
     from_json,
     from_line,
     from_lines,
+    lines_of,
     require_identifiers,
 )
 from pagecage.planning.plan import Plan
@@ -123,16 +124,20 @@ class FleetFolder:
     def last_results(self) -> dict[str, RoundResult]:
         """Return the result of each host's last round."""
         path, results = self._results_path, {}
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        if not path.exists():
+            return results
         read = {written: name for name, written in _WRITTEN.items()}
-        for place, line in from_lines(lines, f"{self.path.name}/{path.name}", str(path)):
-            try:
-                named = {read.get(name, name): value for name, value in line.items()}
-                result = from_json(RoundResult, named)
-                require_identifiers({"host": result.host}, {"host": HOST}, place)
-            except (AttributeError, PagecageError):
-                raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None
-            results[result.host] = result
+        with path.open("rb") as file:
+            where = f"{self.path.name}/{path.name}"
+            for place, line in from_lines(lines_of(file), where, str(path)):
+                try:
+                    named = {read.get(name, name): value for name, value in line.items()}
+                    result = from_json(RoundResult, named)
+                    require_identifiers({"host": result.host}, {"host": HOST}, place)
+                except (AttributeError, PagecageError):
+                    reason = f"{place} is not the result of a round"
+                    raise PagecageError(reason, KEYS_HINT) from None
+                results[result.host] = result
         return results
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import IO, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pagecage.errors import PagecageError
 
@@ -118,6 +118,11 @@ def from_line(line: bytes | str) -> Any:
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file, and only the beginning of a line that is too long."""
+    return iter(lambda: file.readline(MOST_LINE_BYTES + 1), b"")
 
 
 def from_lines(

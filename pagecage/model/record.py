@@ -25,6 +25,7 @@ from pagecage.model.json_codec import (
     from_json,
     from_lines,
     is_attempt,
+    lines_of,
     require_identifiers,
     require_treatment,
     to_json,
@@ -262,10 +263,10 @@ def read_records(path: Path) -> Iterator[Record]:
     if not path.exists():
         return
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        with path.open("rb") as file:
+            yield from records_of_lines(lines_of(file), path)
     except OSError as error:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
-    yield from records_of_lines(lines, path)
 
 
 def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iterator[Record]:

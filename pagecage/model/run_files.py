@@ -25,6 +25,7 @@ from pagecage.model.json_codec import (
     Json,
     JsonView,
     from_line,
+    is_identifier,
     require_identifiers,
     require_treatment,
 )
@@ -62,7 +63,10 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
         return None
     if not file.resolve().is_relative_to(run_path.resolve()):
         reason = f"{record.trial_id}: the trace {relative} lies outside its run"
-        raise PagecageError(reason, "restore the folder as it was recorded")
+        raise PagecageError(reason, _RESTORE)
+    if file.stat().st_size > MOST_TRACE_BYTES:
+        reason = f"{record.trial_id}: the trace {relative} is longer than"
+        raise PagecageError(f"{reason} {MOST_TRACE_BYTES >> 20} MiB", _RESTORE)
     return file
 
 
@@ -210,12 +214,19 @@ def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
             raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", KEYS_HINT)
 
 
-def _check_treatments(plan: JsonView, file: Path) -> None:
-    factors = plan["definition"].get("factors")
+def require_factors(definition: Any, where: str) -> Mapping[str, Sequence[str]]:
+    """Return a definition's levels by factor. Raises PagecageError without any."""
+    factors = definition.get("factors") if isinstance(definition, dict) else None
     if not isinstance(factors, dict) or not all(
-        isinstance(levels, list) and levels for levels in factors.values()
+        isinstance(levels, list) and levels and all(is_identifier(level, TEXT) for level in levels)
+        for levels in factors.values()
     ):
-        raise PagecageError(f"{file}: its definition has no factors", KEYS_HINT)
+        raise PagecageError(f"{where}: its definition has no factors", KEYS_HINT)
+    return factors
+
+
+def _check_treatments(plan: JsonView, file: Path) -> None:
+    factors = require_factors(plan["definition"], str(file))
     if not isinstance(plan["definition"].get("question"), str):
         raise PagecageError(f"{file}: its definition has no question", KEYS_HINT)
     for number, trial in enumerate(plan["trials"]):
@@ -224,6 +235,10 @@ def _check_treatments(plan: JsonView, file: Path) -> None:
         strange = set(trial["treatment"]) ^ set(factors)
         if strange or any(level not in factors[name] for name, level in trial["treatment"].items()):
             raise PagecageError(f"{where} has a treatment that is not in the definition", KEYS_HINT)
+        _part(_part(trial, "cage", dict, where), "properties", dict, where)
+        _part(trial, "files", int, where)
+        if dataset := _part(trial, "dataset", dict, where):
+            _check(dataset, {"size_bytes": int}, f"{where}: its dataset")
 
 
 def read_facts(path: Path) -> tuple[JsonView, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.drivers.container import UNLOADABLE, open_archive
 from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError, why_unreadable
 from pagecage.hosts.agent_package import target_machine
@@ -93,13 +94,12 @@ def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
 _MANIFEST = "manifest.json"
 _MOST_JSON_BYTES = 16 << 20
 _SAVE = "docker save IMAGE -o image.tar"
-_BROKEN = (tarfile.TarError, EOFError, ValueError, LookupError, TypeError, AttributeError)
 
 
 def read_archive(path: Path) -> ImageConfig:
     """Return the configuration of the only image in an archive. Raises PagecageError."""
     try:
-        with tarfile.open(path, "r:*") as archive:
+        with open_archive(path) as archive:
             names = archive.getnames()
             if _MANIFEST not in names:
                 is_oci = "oci-layout" in names
@@ -117,7 +117,7 @@ def read_archive(path: Path) -> ImageConfig:
     except OSError as error:  # also for damaged gzip data
         reason, fix = error.strerror or str(error), f"ls -l {shlex.quote(str(path))}"
         raise PagecageError(f"{path} cannot be read: {reason}", fix) from None
-    except (*_BROKEN, RecursionError) as error:
+    except UNLOADABLE as error:
         is_tar = not isinstance(error, tarfile.TarError)
         reason = why_unreadable(error) if is_tar else "it is not a whole tar archive"
         raise PagecageError(f"{path} is not an archive of an image: {reason}", _SAVE) from None

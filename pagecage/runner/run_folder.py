@@ -15,7 +15,7 @@ from typing import IO
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
-from pagecage.model.json_codec import JsonView
+from pagecage.model.json_codec import JsonView, lines_of
 from pagecage.model.record import Record, TraceFile, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
@@ -76,7 +76,7 @@ class RecordLog:
             raise PagecageError(reason, f"ls -l {self._path}") from None
 
     def _read_on(self, file: IO[bytes]) -> list[Attempt]:
-        for line in file:
+        for line in lines_of(file):
             found = [*map(attempt_of, records_of_lines([line], self._path, self._lines + 1))]
             if not line.endswith(b"\n"):
                 return found

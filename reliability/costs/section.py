@@ -18,258 +18,145 @@ from reliability.bench.bed import (
     ratio_of_pairs,
 )
 
-_NOT_YET = "Not measured yet.\n"
 Row = Mapping[str, Any]
-_HEAD = """## What the harness costs
+Cost = tuple[str, str, str, bool]
+"""A cost, the bench that measured it, what was found, and whether it meets its goal."""
+_HEAD = f"""## What the harness costs
 
-A harness that is slow is used less, and one that disturbs what it measures is wrong. Each table
-names its command. The guest's CPU is emulated, ten to twenty times slower than this machine's, so
-what costs CPU time weighs more there than on any real host. A figure above its goal is in bold.
+Each row is a figure of `make bench ONLY=NAME HOST=local|vm`, with its interval. The guest's CPU is
+emulated, so that what costs CPU time weighs more there than on any real host. A figure that misses
+its goal is in bold.
+
+- A trial of nothing starts `true` without limits, data or collectors, with its proofs, its counters
+  and its record on the disk. Its time is compared with that of `true` under a peer, in turns.
+  Goals: at most {MOST_TIMES_PEER["systemd-run"]:g} times `systemd-run --scope`, and less than
+  runexec.
+- Collectors record beside a reader of random blocks, of a cold mapped file or of a resident one, in
+  turns with trials without them. Goal: at least {100 * LEAST_SPEED:g} % of the speed. An interval
+  that is wider than 1 % does not show that the goal is met. Only the sampler is on by default.
+- A further trial in a plan, on a fleet, or in a report that is ten or a hundred times as large
+  costs at most {MOST_GROWTH:g} times as much as in the small one.
 """
-_NOTHING = f"""### A trial of nothing
+_PLACES = {"guest": "in the guest", "natively": "on this machine"}
 
-A trial starts `true` without limits, data or collectors. Its time is that from one trial to the
-next, with its proofs, its counters and its record, which is synced to the disk. The peers start
-`true` once, in turns with the trials. `systemd-run --scope` limits nothing and measures nothing;
-hyperfine measures time alone; runexec of BenchExec limits and measures; docker starts a container
-of one static program. What systemd and dockerd do for a peer is in its seconds, not in its CPU
-time and memory. Goals: at most {MOST_TIMES_PEER["systemd-run"]:g} times `systemd-run`, and less
-than runexec.
 
-On this machine, systemd is process 1 of new namespaces. Its cgroups have no controllers, which
-cgroup v1 has. So runexec limits no memory there, and the agent's check for controllers is bypassed:
-a trial of nothing needs none.
-
-`make bench ONLY=peers HOST=vm`
-"""
-_BEFORE = """Until this section was measured, a trial started four clients of systemd: `systemctl
-set-property`, `systemctl start`, `systemd-run` and `systemctl stop`. They took most of its time.
-The agent now makes the same method calls itself, byte for byte. The drop-ins, the slice and the
-scope are the same, and every limit is still read back from the kernel
-([decision 28](decisions/0028-systemd-is-asked-without-its-clients.md)).
-"""
-_GROWTH = f"""### Long plans
-
-The controller's own cost, with a simulated host whose agent answers at once with the frames of a
-trial of nothing. In blocks, the host is restored after every 20 trials. Goal: a trial in a plan of
-10,000 costs at most {MOST_GROWTH:g} times what it costs in one of 100.
-
-`make bench ONLY=growth`
-"""
-_GROWTH_FOUND = """The first measurement found that a campaign read all records of its run several
-times after each machine state. That was 70 ms of CPU time per trial in a plan of 1,000 trials in
-blocks, and grew with the square. Each record is now read once.
-"""
-_FLEETS = f"""### Fleets
-
-Each host runs a plan of 20 trials. The hosts are folders, and a small program stands for
-ansible-playbook, whose own cost is not in these figures. Goal: a trial on 100 hosts costs at most
-{MOST_GROWTH:g} times what it costs on 10.
-
-`make bench ONLY=fleets`
-"""
-_REPORTS = f"""### Reports
-
-The whole process `pagecage` starts for a report, with 100 sampler rows per trial. Goal: a further
-trial costs at most {MOST_GROWTH:g} times as much between 1,000 and 10,000 trials as before.
-
-`make bench ONLY=reports`
-"""
-_REPORTS_FOUND = """Before three changes, a report of 10,000 trials took 105 s and 2,224 MB:
-
-- each line of a panel was an artist of its own;
-- the notebook stored each figure a second time, as text;
-- each point of a line was a line of text.
-"""
-_OBSERVERS = """### What collectors do to a reader
-
-Two readers take random blocks of 4 KiB, without limits. One reads a cold file through a mapping.
-This is the worst case for tracers, since every block is a page fault. The other reads a resident
-file by pread(2), so that no disk adds its noise. Trials with a set of collectors and without it
-take turns on the same state of the machine. Goal: at most 1 %, or off by default. Only
-the sampler is on by default; the others record if a definition or `--collectors` names them. A
-ratio has the interval that contains the median in 95 of 100 cases, or the range of fewer than six
-pairs. One that includes 0 shows no effect, and one that is wider than 1 % does not show that the
-goal is met.
-"""
+def costs_summary(results: Path) -> Iterator[str]:
+    """Yield the summary of costs."""
+    found = list(_costs(_read(results)))
+    missed = [what for what, _, _, is_met in found if not is_met]
+    others = f"; not: {'; '.join(missed)}" if missed else ""
+    yield (
+        f"**Costs**: {len(found) - len(missed)} of {len(found)} figures of what the harness costs"
+        f" meet their goal{others}."
+    )
 
 
 def costs_section(results: Path) -> Iterator[str]:
     yield _HEAD
-    found: dict[str, Any] = json.loads((results / "costs.json").read_text())
-    yield from _nothing(found)
-    yield _OBSERVERS
-    places = {
-        "guest": ("In the guest, on an emulated CPU", "make bench ONLY=observers HOST=vm"),
-        "natively": ("On this machine, without cgroups", "make bench ONLY=observers HOST=local"),
-    }
-    for place, (where, command) in places.items():
-        if trials := found.get("observers", {}).get(place):
-            yield f"**{where}** (`{command}`)\n"
-            yield markdown_table(_COLUMNS, list(_observer_rows(trials)))
-            yield _gaps(trials)
-        else:
-            yield f"**{where}**: not measured yet (`{command}`).\n"
-    rows = found.get("sampler", [])
-    for row in rows:
-        pairs = [one["with"] / one["without"] for one in row["rows"]]
-        middle, low, high = median_with_interval(pairs)
-        words = _marked(_words((middle, low, high)), middle >= LEAST_SPEED)
-        yield (
-            f"The sampler alone, {row['where']}: {words} of the speed, in {len(pairs)} pairs"
-            f" (`{row['command']}`).\n"
-        )
-    yield from _growth(found)
-    yield from _fleets(found)
-    yield from _reports(found)
+    costs = _costs(_read(results))
+    rows = [[what, bench, _marked(words, is_met)] for what, bench, words, is_met in costs]
+    yield markdown_table(["cost of", "bench", "measured"], rows)
 
 
-def _nothing(found: Row) -> Iterator[str]:
-    yield _NOTHING
+def _read(results: Path) -> Row:
+    found: Row = json.loads((results / "costs.json").read_text())
+    return found
+
+
+def _costs(found: Row) -> Iterator[Cost]:
     for machine in found.get("peers", []):
-        name = machine["machine"]
-        yield f"**{name[0].upper()}{name[1:]}**\n"
-        trial = machine["trial"]
-        rows = [("a trial of nothing", trial, ""), *_peers(machine)]
-        head = ["", "seconds", "CPU seconds", "memory", "trial / peer", "goal"]
-        yield markdown_table(head, [_peer_cells(*row, trial) for row in rows])
-        slowest = sorted(machine["phases"].items(), key=lambda item: -item[1])[:4]
-        shares = ", ".join(f"`{name}` {1000 * seconds:.0f} ms" for name, seconds in slowest)
-        yield f"The phases of the trial that take longest: {shares}.\n"
-    yield _BEFORE
-    if before := found.get("before"):
-        yield before["sentence"] + "\n"
+        yield from _peers(machine)
+    for place, where in _PLACES.items():
+        yield from _observers(found.get("observers", {}).get(place, []), where)
+    for row in found.get("sampler", []):
+        pairs = [one["with"] / one["without"] for one in row["rows"]]
+        effect = median_with_interval(pairs)
+        what = f"the sampler, {row['where']}"
+        yield what, "sampler", _words(effect), effect[0] >= LEAST_SPEED
+    yield from _growth(found.get("growth", []))
+    yield from _fleets(found.get("fleets", []))
+    yield from _reports(found.get("reports", []))
 
 
-def _peers(machine: Row) -> Iterator[tuple[str, Row, str]]:
+def _peers(machine: Row) -> Iterator[Cost]:
+    trial = machine["trial"]["seconds"]
     for name, peer in machine["peers"].items():
-        aim = MOST_TIMES_PEER.get(name)
-        yield name, peer, "–" if aim is None else f"{aim:g} or less"
+        if (most := MOST_TIMES_PEER.get(name)) is None:
+            continue
+        middle, low, high = ratio_of_pairs(trial, peer["seconds"])
+        times = f"{middle:.2f} ({low:.2f} to {high:.2f})"
+        words = f"{times} times {name}'s {median(peer['seconds']):.3f} s"
+        yield f"a trial of nothing, {machine['machine']}", "peers", words, middle <= most
 
 
-def _peer_cells(name: str, cost: Row, goal: str, trial: Row) -> list[str]:
-    costs = [
-        f"{median(cost['seconds']):.3f}",
-        f"{cost['cpu_seconds']:.3f}",
-        f"{cost['most_bytes'] / 1e6:.0f} MB",
-    ]
-    if cost is trial:
-        return [name, *costs, "", ""]
-    middle, low, high = ratio_of_pairs(trial["seconds"], cost["seconds"])
-    words = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-    return [name, *costs, _marked(words, MOST_TIMES_PEER.get(name, middle) >= middle), goal]
+def _observers(trials: Sequence[Row], where: str) -> Iterator[Cost]:
+    """Yield a cost for each reader: that of the collectors that slow it most."""
+    for reader in dict.fromkeys(one["reader"] for one in trials):
+        ours = [one for one in trials if one["reader"] == reader]
+        names = dict.fromkeys(one["collectors"] for one in ours)
+        effects = {
+            name: effect
+            for name in names
+            if (effect := _effect([one for one in ours if one["beside"] == name], name))
+        }
+        if not effects:
+            continue
+        name, effect = min(effects.items(), key=lambda item: item[1])
+        met = sum(one[0] >= LEAST_SPEED for one in effects.values())
+        words = f"{met} of {len(effects)} sets meet it; {name} has {_words(effect)}"
+        what = f"collectors beside a reader of a {reader} file, {where}"
+        yield what, "observers", words, met == len(effects)
+
+
+def _effect(rows: Sequence[Row], name: str) -> tuple[float, float, float] | None:
+    """Return the ratio of the reader's speed with these collectors to that without; or None."""
+    key = "bytes_per_second"
+    if name in ("none", "busy"):
+        return None
+    values, bare = ([one[key] for one in rows if one["collectors"] == x] for x in (name, "none"))
+    return ratio_of_pairs(values, bare) if values else None
+
+
+def _words(effect: tuple[float, float, float]) -> str:
+    middle, low, high = (100 * (one - 1) for one in effect)
+    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) of the speed"
 
 
 def _marked(words: str, is_met: bool) -> str:
     return words if is_met else f"**{words}**"
 
 
-_COLUMNS = ["file", "collectors", "pairs", "speed", "p99 of a block", "bytes from the disk", "goal"]
+def _growth(costs: Sequence[Row]) -> Iterator[Cost]:
+    for fresh, title in (("never", "in one go"), ("block", "in blocks")):
+        ours = [one for one in costs if one["fresh"] == fresh]
+        if len(ours) > 1:
+            what = f"a plan of {ours[-1]['trials']:,} trials, {title}"
+            yield _grown(what, "growth", ours, "run_seconds")
 
 
-def _observer_rows(trials: Sequence[Row]) -> Iterator[list[str]]:
-    for reader, name in dict.fromkeys((one["reader"], one["collectors"]) for one in trials):
-        if name in ("none", "busy"):
-            continue
-        rows = [one for one in trials if (one["reader"], one["beside"]) == (reader, name)]
-        speed = _effect(rows, name, "bytes_per_second")
-        cells = [_words(_effect(rows, name, key)) for key in ("block_p99_us", "device_read_bytes")]
-        is_met = speed is not None and speed[0] >= LEAST_SPEED
-        count = sum(one["collectors"] == name for one in rows)
-        yield [reader, name, str(count), _marked(_words(speed), is_met), *cells, "-1 % or less"]
+def _fleets(costs: Sequence[Row]) -> Iterator[Cost]:
+    if len(costs) > 1:
+        what = f"a fleet of {costs[-1]['hosts']} hosts"
+        yield _grown(what, "fleets", costs[1:], "cpu_seconds")
 
 
-def _effect(rows: Sequence[Row], name: str, key: str) -> tuple[float, float, float] | None:
-    """Return the ratio of a figure with these collectors to the same without."""
-    values, bare = ([one[key] for one in rows if one["collectors"] == x] for x in (name, "none"))
-    pairs = [pair for pair in zip(values, bare, strict=True) if all(pair)]
-    return ratio_of_pairs(*zip(*pairs, strict=True)) if pairs else None
+def _grown(what: str, bench: str, costs: Sequence[Row], key: str) -> Cost:
+    """Return the cost of a trial in the largest, compared with that in the smallest."""
+    first, last = (one[key] / one["trials"] for one in (costs[0], costs[-1]))
+    words = f"{1000 * last:.1f} ms of CPU a trial, {last / first:.2f} times that of the smallest"
+    return what, bench, words, last <= MOST_GROWTH * first
 
 
-def _words(effect: tuple[float, float, float] | None) -> str:
-    if effect is None:
-        return "–"
-    middle, low, high = (100 * (one - 1) for one in effect)
-    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
-
-
-def _gaps(trials: Sequence[Row]) -> str:
-    busy = [one for one in trials if one["collectors"] == "busy"]
-    others = [one for one in trials if one["collectors"] != "busy"]
-    parts = [
-        f"{1000 * median(one['median_gap_seconds'] for one in rows):.0f} ms in the median and"
-        f" {1000 * max(one['longest_gap_seconds'] for one in rows):.0f} ms at most {when}"
-        for rows, when in ((others, "beside the reader"), (busy, "beside four busy threads"))
-        if rows
-    ]
-    return (
-        f"The sampler's gaps, of 100 ms each by design: {'; '.join(parts)}. A gap of more than"
-        " 1 s makes the sampler's trace `partial`.\n"
-    )
-
-
-def _growth(found: Row) -> Iterator[str]:
-    yield _GROWTH
-    costs: Sequence[Row] = found.get("growth", [])
-    if not costs:
-        yield _NOT_YET
-    least = {one["fresh"]: one for one in reversed(costs)}
-    rows = []
-    for one in costs:
-        each, first = (x["run_seconds"] / x["trials"] for x in (one, least[one["fresh"]]))
-        rows.append([
-            f"{one['trials']:,}",
-            "in blocks" if one["fresh"] == "block" else "in one go",
-            f"{1000 * each:.1f} ms",
-            _marked(f"{each / first:.2f}", each / first <= MOST_GROWTH),
-            f"{1000 * one['plan_seconds'] / one['trials']:.2f} ms",
-            f"{1000 * one['resume_seconds'] / one['trials']:.2f} ms",
-            f"{one['most_bytes'] / 1e6:.0f} MB",
-        ])  # fmt: skip
-    head = ["trials", "", "CPU a trial", "to the fewest", "planning", "reading again", "memory"]
-    if costs:
-        yield markdown_table(head, rows)
-    yield _GROWTH_FOUND
-
-
-def _fleets(found: Row) -> Iterator[str]:
-    yield _FLEETS
-    if fleets := found.get("fleets"):
-        head = ["hosts", "trials", "CPU of the controller", "a trial", "memory"]
-        rows = [
-            [
-                str(one["hosts"]),
-                f"{one['trials']:,}",
-                f"{one['cpu_seconds']:.1f} s",
-                f"{1000 * one['cpu_seconds'] / one['trials']:.1f} ms",
-                f"{one['most_bytes'] / 1e6:.0f} MB",
-            ]
-            for one in fleets
-        ]
-        yield markdown_table(head, rows)
-    else:
-        yield _NOT_YET
-
-
-def _reports(found: Row) -> Iterator[str]:
-    yield _REPORTS
-    if "reports" not in found:
-        yield _NOT_YET
-        return
-    costs: Sequence[Row] = found["reports"]
+def _reports(costs: Sequence[Row]) -> Iterator[Cost]:
     further = [
         (more["cpu_seconds"] - one["cpu_seconds"]) / (more["trials"] - one["trials"])
         for one, more in pairwise(costs)
     ]
-    marks = [_marked(f"{1000 * one:.1f} ms", one <= MOST_GROWTH * further[0]) for one in further]
-    rows = [
-        [
-            f"{one['trials']:,}",
-            f"{one['cpu_seconds']:.1f} s",
-            f"{one['most_bytes'] / 1e6:.0f} MB",
-            mark,
-        ]
-        for one, mark in zip(costs, ["–", *marks], strict=True)
-    ]
-    yield markdown_table(["trials", "CPU", "memory", "a further trial"], rows)
-    yield _REPORTS_FOUND
+    if further:
+        last = costs[-1]
+        words = (
+            f"{1000 * further[-1]:.1f} ms of CPU a further trial, {further[0] * 1000:.1f} ms in a"
+            f" small one; {last['cpu_seconds']:.0f} s and {last['most_bytes'] / 1e6:,.0f} MB in all"
+        )
+        what = f"a report of {last['trials']:,} trials"
+        yield what, "reports", words, further[-1] <= MOST_GROWTH * further[0]

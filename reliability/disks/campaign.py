@@ -24,7 +24,7 @@ from pagecage.hosts.vm.qemu import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.model.trial import Package
 from pagecage.process import PIPE, run, spawn
-from reliability.campaign import RESULTS, read_results, tell, write_results
+from reliability.campaign import RESULTS, code_of, read_results, tell, write_results
 from reliability.disks import probe, stacks
 
 RESULT = RESULTS / "disks.json"
@@ -142,8 +142,8 @@ def keep(cell: Mapping[str, Any], path: Path = RESULT) -> None:
     found = read_results(path, {"limits": dict(probe.LIMITS), "cells": []})
     key = ("guest", "as", "stack")
     others = [one for one in found["cells"] if any(one[name] != cell[name] for name in key)]
-    found["cells"] = sorted([*others, dict(cell)], key=_place)
-    write_results(path, found)
+    found["cells"] = sorted([*others, {**cell, "code": code_of(path.name)}], key=_place)
+    write_results(path, found, found["cells"])
 
 
 def _place(cell: Mapping[str, Any]) -> tuple[int, ...]:

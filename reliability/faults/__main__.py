@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reliability.campaign import arguments, code_state, folder_on_disk, tell, write_page
+from reliability.campaign import arguments, code_of, folder_on_disk, tell, write_page
 from reliability.faults.bundles import BUNDLE, RENDER
 from reliability.faults.campaign import Choose, Plan, enumerate_faults
 from reliability.faults.fleets import FLEET, PROVISION
@@ -70,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _continue(scenario: Scenario, parent: Path, asked: argparse.Namespace) -> int:
-    campaign = read_campaign(asked.results, asked.seed).at(code_state())
+    campaign = read_campaign(asked.results, asked.seed).at(code_of("faults.json"))
     chooser = random.Random(f"{campaign.seed} {scenario.name}")
 
     def choose(plan: Plan) -> Plan:

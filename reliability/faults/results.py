@@ -16,63 +16,9 @@ from typing import Any
 
 from pagecage.report.model import markdown_table
 from pagecage.whole_files import write_whole
+from reliability.campaign import measured_with, read_results
 from reliability.faults.campaign import Judged
-from reliability.faults.injection import (
-    CLOCK_AHEAD,
-    CLOCK_BACK,
-    DISK_FULL,
-    KILLED,
-    NO_ANSWER,
-    NUMBERS,
-    TORN,
-    Injection,
-    Point,
-)
-from reliability.faults.system_calls import (
-    CHANGES,
-    COPIES,
-    EXECS,
-    FOLDERS,
-    FORKS,
-    LOCKS,
-    MOUNTS,
-    OPENS,
-    REMOVALS,
-    RENAMES,
-    SIGNALS,
-    SOCKETS,
-    SYNCS,
-    WRITES,
-)
-from reliability.guest_kills.section import kills_section
-
-FOUND = (
-    "`run` left half a run folder after 17 of 401 faults: a plan that was cut off, or no plan. A"
-    " run folder is now made under another name, and renamed.",
-    "108 of 401 faults ended `run` as an internal error: a full disk, a disk error, a refused"
-    " process. Now it is one sentence with a fix, and exit status 3.",
-    "23 faults ended Python with status 120, because a message could not be printed.",
-    "Ctrl-C did not end a run whose agent hung. Now a silence of a minute does.",
-    "Temporary files of killed commands stayed for ever (`agent.PID`, `.latest-PID`,"
-    " `.pagecage-bundle-PID`, `.pagecage-render-*`, `.pagecage-site-*`). The next start removes"
-    " them.",
-    "An agent that was killed while it noted a second setting of a disk forgot the first. The"
-    " journal is now replaced as a whole.",
-    "A setting that could not be put back, because the disk was full, was forgotten. The next"
-    " start now tries again.",
-    "A collector ran on for ever if its agent was killed before it had noted it. It now carries a"
-    " mark by which the next start finds it.",
-    "A `systemctl stop` that failed was taken for a success. It is repeated, then an error.",
-    "A line of a fleet's `rounds.jsonl` that was cut off made every later `--resume` fail.",
-    "A fleet's folder without `fleet.json` stayed when its maker was killed.",
-    "An analysis that was ended by a signal became exit status 247.",
-    "Ctrl-C did not end a fleet's run while its ansible-playbook hung. Now it is given up after"
-    " five minutes, and the next run fetches what the hosts have.",
-    "Ctrl-C at the end of a fleet's round left a directory on each host that had ended. Only those"
-    " that still work are stopped now.",
-    "After a rename only the file was synced, not its folder: a power failure could undo it.",
-)
-
+from reliability.faults.injection import Injection, Point
 
 _COLUMNS = (
     *("command", "fault", "role", "call", "target", "occurrence", "state", "met", "status"),
@@ -181,8 +127,11 @@ def read_campaign(results: Path, seed: int) -> StoredCampaign:
 
 
 def write_campaign(results: Path, campaign: StoredCampaign, order: Sequence[str]) -> None:
-    head = {"seed": campaign.seed, "states": campaign.states}
-    write_whole(results / "faults.json", json.dumps(head, indent=1) + "\n")
+    path = results / "faults.json"
+    used = {campaign.states[one.state - 1] for one in campaign.faults if one.state}
+    states = measured_with(path.name, read_results(path, {}).get("measured", []), used)
+    head = {"seed": campaign.seed, "states": campaign.states, "measured": states}
+    write_whole(path, json.dumps(head, indent=1) + "\n")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -220,48 +169,28 @@ def _from_row(row: Mapping[str, str]) -> StoredFault:
     )
 
 
-KINDS: Mapping[str, Sequence[str]] = {
-    "write": (*WRITES, *COPIES, *CHANGES),
-    "fsync": SYNCS,
-    "rename": RENAMES,
-    "unlink": REMOVALS,
-    "mkdir, link": FOLDERS,
-    "open to write": OPENS,
-    "fork": FORKS,
-    "exec": EXECS,
-    "mount": MOUNTS,
-    "lock, socket, signal": (*LOCKS, *SOCKETS, *SIGNALS),
-}
-FAULTS = (
-    *(KILLED, TORN, "EIO", "ENOSPC", DISK_FULL, "EACCES", "EINTR", "EAGAIN", "EPIPE"),
-    *("ECONNREFUSED", CLOCK_BACK, CLOCK_AHEAD, NO_ANSWER),
-)
-assert set(NUMBERS) <= set(FAULTS)
-
-
-def kind_of(call: str) -> str:
-    return next(kind for kind, calls in KINDS.items() if call in calls)
-
-
 def summarise(faults: Sequence[StoredFault]) -> dict[str, Any]:
     """Return the counts of one command's faults, with and without a result."""
     done = [one for one in faults if one.state is not None]
-    by_kind = Counter((kind_of(one.injection.point.call), one.injection.fault) for one in done)
     return {
         "command": faults[0].command,
         "calls": len({one.injection.point for one in faults}),
         "planned": len(faults),
         "injections": len(done),
         "met": sum(one.was_met for one in done),
-        "faults": [[*key, count] for key, count in sorted(by_kind.items())],
-        "statuses": dict(Counter(one.status for one in done).most_common()),
         "wrong": [f"{one.injection}: {one.wrong}" for one in done if one.wrong],
         "mended": [str(one.injection) for one in done if one.wrong_before and not one.wrong],
         "seconds": sum(one.seconds for one in done),
     }
 
 
-def section(results: Path) -> Iterator[str]:
+def injected(results: Path) -> tuple[int, int]:
+    """Return how many faults were injected, and how many had a consequence that must not be."""
+    done = [one for one in read_campaign(results, 0).faults if one.state is not None]
+    return len(done), sum(bool(one.wrong) for one in done)
+
+
+def faults_section(results: Path) -> Iterator[str]:
     campaign = read_campaign(results, 0)
     if not campaign.faults:
         return
@@ -270,57 +199,38 @@ def section(results: Path) -> Iterator[str]:
         by_command[one.command].append(one)
     rows = [summarise(faults) for faults in by_command.values()]
     yield "## Faults, enumerated\n"
-    yield from _introduction(rows)
+    yield _METHOD
+    yield _totals(rows)
     yield markdown_table(_HEAD, [_command_row(row) for row in rows])
     yield from _states(campaign)
-    yield "Injections by call and fault, all commands together:\n"
-    yield _by_fault(rows)
-    yield "Defects that the campaigns showed, all fixed since:\n"
-    yield "\n".join(f"- {sentence}" for sentence in FOUND) + "\n"
-    yield from _consequences(rows)
-    yield from kills_section(results)
-
-
-def _consequences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
-    if mended := sum(len(row["mended"]) for row in rows):
-        yield (
-            "Faults that had a consequence with an earlier state of the code, and none when they"
-            f" were repeated: {mended} (column `wrong_before` of"
-            " [trust/faults.csv](trust/faults.csv)).\n"
-        )
 
 
-def _introduction(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    calls, planned, injections, met = (
-        sum(row[key] for row in rows) for key in ("calls", "planned", "injections", "met")
+_METHOD = """The kernel stops every process of a command at each system call that writes, syncs,
+renames, removes, makes, forks, executes, mounts, locks or signals (seccomp_unotify(2)). So the
+calls of an unharmed execution are a complete list of places. Every fault that the kernel can answer
+there is injected at each of them, one per execution, on a simulated host. Among the faults are
+SIGKILL, a torn write, each errno, a full disk, a clock that jumps, and an agent that hangs.
+
+The command must end with a documented exit status and without a traceback. The next start must
+succeed. No record may be lost, counted twice or changed. No process, cgroup, setting, lock or file
+may be left. A bundle, a site, an image or a run folder is whole or absent.
+"""
+
+
+def _totals(rows: Sequence[Mapping[str, Any]]) -> str:
+    calls, planned, injections, met, mended = (
+        sum(row[key] if isinstance(row[key], int) else len(row[key]) for row in rows)
+        for key in ("calls", "planned", "injections", "met", "mended")
     )
     wrong = sum(len(row["wrong"]) for row in rows)
-    yield _METHOD
-    yield (
-        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected"
-        f" and {met:,} met their call again."
-        f" **{wrong} had a consequence that must not be.** One after another they take"
-        f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes (`make trust-long`);"
-        " `make test-slow` repeats 100 of them, chosen by a seed.\n"
+    return (
+        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected and"
+        f" {met:,} met their call again. **{wrong} had a consequence that must not be**, and"
+        f" {mended} had one with an earlier state of the code. One after another they take"
+        f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes.\n"
     )
-    yield _CONSEQUENCES
-
-
-_METHOD = """The kernel stops every process of a command at each system call that writes, syncs, \
-renames, removes, makes, forks, executes, mounts, locks or signals (seccomp_unotify(2)), whichever \
-library makes the call. So the calls of an unharmed execution are a complete list of places for \
-faults. Every fault that the kernel can answer there is injected at each of them, one per \
-execution, on a simulated host. [trust/faults.csv](trust/faults.csv) lists each fault with its \
-result.
-"""
-_CONSEQUENCES = """After each, the command must have ended with a documented exit status and \
-without a traceback. The next start must succeed. No record may be lost, counted twice or differ \
-from an unharmed execution's. No process, cgroup, setting, lock, temporary file or folder may be \
-left. A bundle, a site, an image or a run folder is whole or absent. `disk full` means that every \
-later write fails too; `no answer`, that the agent hangs and the user presses Ctrl-C.
-"""
 
 
 def _states(campaign: StoredCampaign) -> Iterator[str]:
@@ -330,39 +240,20 @@ def _states(campaign: StoredCampaign) -> Iterator[str]:
     counts = Counter(one.state for one in campaign.faults if one.state is not None)
     newest = max(counts)
     earlier = Counter(one.command for one in campaign.faults if (one.state or newest) < newest)
-    code = f"the state `{campaign.states[newest - 1]}` of the code"
-    if not earlier:
-        yield f"All were injected with {code}.\n"
-        return
-    yield (
-        f"{counts[newest]:,} were injected with {code}, the newest that the campaign met,"
-        f" {earlier.total():,} with earlier ones and not repeated since: {_listed(earlier)}.\n"
-    )
+    if earlier:
+        yield (
+            f"{counts[newest]:,} were injected with the newest code that the campaign met,"
+            f" {earlier.total():,} with earlier code and not repeated since: {_listed(earlier)}.\n"
+        )
 
 
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count:,} of `{name}`" for name, count in counts.items())
 
 
-_HEAD = ["command", "calls", "faults", "injected", "met", "exit status", "wrong"]
+_HEAD = ["command", "calls", "faults", "injected", "met", "wrong"]
 
 
 def _command_row(row: Mapping[str, Any]) -> list[str]:
-    names = {"-9": "killed", "": "did not end"}
-    told = ", ".join(f"{names.get(key, key)}: {count}" for key, count in row["statuses"].items())
     counts = (str(row[key]) for key in ("calls", "planned", "injections", "met"))
-    return [row["command"], *counts, told, str(len(row["wrong"]))]
-
-
-def _by_fault(commands: Sequence[Mapping[str, Any]]) -> str:
-    counts: Counter[tuple[str, str]] = Counter()
-    for row in commands:
-        for kind, fault, count in row["faults"]:
-            counts[kind, fault] += count
-    used = [fault for fault in FAULTS if any(fault == one for _, one in counts)]
-    rows = [
-        [kind, *(str(counts[kind, fault] or "") for fault in used)]
-        for kind in KINDS
-        if any(kind == one for one, _ in counts)
-    ]
-    return markdown_table(["call", *used], rows)
+    return [row["command"], *counts, str(len(row["wrong"]))]

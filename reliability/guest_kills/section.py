@@ -1,4 +1,4 @@
-"""The kills of runs, in the guest and on this machine, as sections of docs/TRUST.md."""
+"""The kills of runs, in the guest and on this machine, as a section of docs/TRUST.md."""
 
 from __future__ import annotations
 
@@ -9,72 +9,73 @@ from typing import Any
 from pagecage.report.model import markdown_table
 from reliability.campaign import read_results
 
-_GUESTS = {"kept": "kept running by `pagecage host up vm`", "own": "started by the run"}
-_HEAD = ["killed", "kills", "before a result", "after one"]
+Run = Mapping[str, Any]
+_PLACES = {
+    "local-kills.json": "a real CPU, limits by cgroup files",
+    "guest-kills.json": "the emulated guest",
+}
+_METHOD = """SIGKILLs at random moments, up to {most} in one run. A killed controller is started
+again by `--resume`; after the end of its agent or of QEMU a run goes on by itself. The last start
+is left alone. It must finish with every result that was reported, none lost, doubled or changed. It
+may leave no process, cgroup, mount, socket, lock, unit, setting or file beyond those of an unharmed
+run.
+"""
+_HEAD = ["where", "killed", "kills", "before the first result", "after it", "not met"]
 
 
 def kills_section(results: Path) -> Iterator[str]:
-    if not (stored := read_results(results / "guest-kills.json")):
+    by_place = _by_place(results)
+    if not by_place:
         return
-    runs = stored["runs"]
-    kills = [len(run["kills"]) for run in runs]
-    yield "## Kills on the real guest\n"
+    runs = [run for found in by_place.values() for run in found]
+    yield "## Kills\n"
+    yield _METHOD.format(most=max(len(run["kills"]) for run in runs))
+    kills, wrong = killed(results)
+    finished = [kill["finished"] for run in runs for kill in run["kills"]]
     yield (
-        f"{sum(kills)} SIGKILLs at random moments of {len(runs)} runs in the emulated guest, up to"
-        f" {max(kills)} for a run. A killed controller is started again by `--resume`; after the"
-        " end of its agent or of QEMU a run goes on by itself. The last start was left alone. It"
-        " had to finish with every result, none lost,"
-        " doubled or changed. It may leave no process, cgroup, mount, socket, lock, unit, setting"
-        " or file beyond those of an unharmed run. A guest that is kept running is searched for"
-        f" them too. **{_counted(runs)} had a consequence that must not be.** The seed"
-        f" {stored['seed']} and the number of a run choose its kills"
-        " (`python -m reliability.guest_kills`,"
-        " [trust/guest-kills.json](trust/guest-kills.json)). The guests of a fleet are killed by"
-        " `tests/vm/test_fleet.py` in `make test-long`.\n"
+        f"{kills:,} kills in {len(runs)} runs, {len(finished) - finished.count(0):,} of them after"
+        f" the first result. **{wrong} of {len(runs)} runs had a consequence that must not be.** A"
+        " kill that is not met found its target gone. A run that is started to be killed counts,"
+        " whether a kill met it or not. `tests/vm/test_fleet.py` kills the guests of a fleet.\n"
     )
-    by_guest = [
-        [title, *row]
-        for guest, title in _GUESTS.items()
-        for row in _rows([run for run in runs if run["guest"] == guest])
-    ]
-    yield markdown_table(["guest", *_HEAD], by_guest)
-    yield from _still_wrong(runs)
-
-
-def local_kills_section(results: Path) -> Iterator[str]:
-    if not (stored := read_results(results / "local-kills.json")):
-        return
-    runs = stored["runs"]
-    states = ", ".join(dict.fromkeys(run["code"] for run in runs))
-    yield "## Kills on a real CPU\n"
-    yield (
-        f"{sum(len(run['kills']) for run in runs):,} SIGKILLs at random moments of {len(runs)} runs"
-        " of short trials on a"
-        " machine without systemd, whose limits cgroup files hold. A killed controller is started"
-        " again by `--resume`. The last start was left alone. It had to finish with every result"
-        " that was reported, none lost, doubled or changed. It may leave no process, cgroup, mount,"
-        " setting of the disk or file beyond those of an unharmed run."
-        f" **{_counted(runs)} had a consequence that must not be.**"
-        f" {sum(run['missed'] for run in runs)} more kills found their target no longer there."
-        f" The seed {stored['seed']} and the number of a run choose its kills"
-        " (`python -m reliability.local_kills`,"
-        f" [trust/local-kills.json](trust/local-kills.json)). State of the code: {states}.\n"
-    )
-    yield markdown_table(_HEAD, list(_rows(runs)))
-    yield from _still_wrong(runs)
-
-
-def _counted(runs: Sequence[Mapping[str, Any]]) -> str:
-    return f"{sum(bool(run['wrong']) for run in runs)} of {len(runs)} runs"
-
-
-def _rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    kills = [kill for run in runs for kill in run["kills"]]
-    for target in sorted({kill["target"] for kill in kills}):
-        found = [kill["finished"] for kill in kills if kill["target"] == target]
-        yield [target, *map(str, (len(found), found.count(0), len(found) - found.count(0)))]
-
-
-def _still_wrong(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    rows = (row for place, found in by_place.items() for row in _rows(place, found))
+    yield markdown_table(_HEAD, rows)
+    yield from _unstored(results)
     for run in runs:
         yield from (f"- **still wrong**, run {run['number']}: {one}\n" for one in run["wrong"])
+
+
+def killed(results: Path) -> tuple[int, int]:
+    """Return the number of kills, and of runs with a consequence that must not be."""
+    runs = [run for found in _by_place(results).values() for run in found]
+    return sum(len(run["kills"]) for run in runs), sum(bool(run["wrong"]) for run in runs)
+
+
+def _by_place(results: Path) -> dict[str, list[Run]]:
+    stored = {place: read_results(results / name) for name, place in _PLACES.items()}
+    return {place: found["runs"] for place, found in stored.items() if found}
+
+
+def _unstored(results: Path) -> Iterator[str]:
+    """Yield a sentence about the runs in the guest that an earlier campaign dropped."""
+    stored = read_results(results / "guest-kills.json", {"tries": 0, "runs": []})
+    if (dropped := stored.get("tries", 0) - len(stored["runs"])) > 0:
+        yield (
+            f"{dropped} of {stored['tries']} runs in the guest are not stored: no kill met them,"
+            " and such runs did not count before.\n"
+        )
+
+
+def _rows(place: str, runs: Sequence[Run]) -> Iterator[list[str]]:
+    kills = [kill for run in runs for kill in run["kills"]]
+    missed = sum(run.get("missed", 0) for run in runs)
+    for target in sorted({kill["target"] for kill in kills}):
+        found = [kill["finished"] for kill in kills if kill["target"] == target]
+        counts = (len(found), found.count(0), len(found) - found.count(0))
+        yield [place, target, *map(str, counts), ""]
+    yield [place, "all", *(str(one) for one in _sums(kills)), str(missed)]
+
+
+def _sums(kills: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+    before = sum(not kill["finished"] for kill in kills)
+    return len(kills), before, len(kills) - before

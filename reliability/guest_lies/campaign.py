@@ -27,11 +27,11 @@ from pagecage.model.run_files import read_lines
 from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.process import run, spawn
-from pagecage.report.model import markdown_table
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import Verdicts, evaluate
+from pagecage.verdicts.quiet import CPU_PRESSURE_SHARE
 from reliability.campaign import RESULTS, read_results, write_results
 
 DATA = Dataset(16 * MIB)
@@ -187,38 +187,23 @@ def _pause(host: VmHost) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-_MOMENTS = {
-    "": "",
-    "trial": "before the trial",
-    "collectors": "between proof and start",
-    "go": "measured part",
-}
-
-
 def guest_lies_section(results: Path) -> Iterator[str]:
     if not (stored := read_results(results / "guest-lies.json")):
         return
-    rows = stored["lies"]
-    lies = [row for row in rows if row["moment"]]
+    lies = [row for row in stored["lies"] if row["moment"]]
+    missed = [row for row in stored["lies"] if not is_caught(row["expected"], row["found"])]
     caught = sum(is_caught(row["expected"], row["found"]) for row in lies)
     yield "## Lies on the real guest\n"
     yield (
         f"The same in the emulated guest, with the real kernel, systemd and disk. {caught} of"
-        f" {len(lies)} lies were caught by the verdict that was expected. Nothing was planted in"
-        " the first trial. Each is judged by what was seen inside the guest: load on the machine"
-        " around it, which is a verdict too, is left out"
-        " (`python -m reliability.guest_lies.campaign`).\n"
+        f" {len(lies)} lies were caught by the verdict that was expected, and a trial without a lie"
+        " is proven. Each is judged by what was seen inside the guest: load on the machine around"
+        " it, which is a verdict too, is left out. One lie is not always caught: processes that use"
+        f" all CPUs may make a computing trial wait for {100 * CPU_PRESSURE_SHARE:.0f} % of its"
+        " time before it is excluded.\n"
     )
-    yield (
-        "**One lie is not always caught.** Processes that use both CPUs made a computing trial wait"
-        " for 4 to 18 % of its time, in four trials. The scheduler gives the trial's slice as much"
-        " as all other services together, and the rule allows waits of 15 %. So a time may be that"
-        " much too long.\n"
-    )
-    yield markdown_table(
-        ["lie", "planted", "expected", "verdict"],
-        [[row["lie"], _MOMENTS[row["moment"]], row["expected"], row["found"]] for row in rows],
-    )
+    lines = [f"- {row['lie']}: expected {row['expected']}, found {row['found']}" for row in missed]
+    yield from (f"{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from reliability.campaign import arguments, code_state, run_isolated, tell, write_results
+from reliability.campaign import arguments, run_isolated, tell, write_results
 from reliability.power_loss.recorder import Cut, Disk, Flush, Write, read_journal
 from reliability.power_loss.session import Session, judge, record_session
 
@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
         name: _counts(_cut_all(path, asked.control_cuts, asked)["cuts"])
         for name, path in CONTROLS.items()
     }
-    stored = {"seed": asked.seed, "code": code_state(), **product, "controls": controls}
+    stored = {"seed": asked.seed, **product, "controls": controls}
     write_results(asked.results / "power_loss.json", stored)
     return int(any(cut["wrong"] for cut in product["cuts"]))
 

@@ -11,36 +11,34 @@ from reliability.campaign import read_results
 _HEAD = ["fsync(2) left out of", "power losses", "with a lost record", "with anything wrong"]
 
 
+def cut(results: Path) -> tuple[int, int]:
+    """Return the number of cuts, and of those with a consequence that must not be."""
+    stored = read_results(results / "power_loss.json", {"cuts": []})
+    return len(stored["cuts"]), sum(bool(one["wrong"]) for one in stored["cuts"])
+
+
 def power_loss_section(results: Path) -> Iterator[str]:
     if not (stored := read_results(results / "power_loss.json")):
         return
     cuts = stored["cuts"]
-    uncovered = [cut for cut in cuts if cut["uncovered"]]
-    lossy = sum(bool(cut["lost"]) for cut in cuts)
-    wrong = [(cut["number"], sentence) for cut in cuts for sentence in cut["wrong"]]
+    lossy = sum(bool(one["lost"]) for one in cuts)
+    wrong = [(one["number"], sentence) for one in cuts for sentence in one["wrong"]]
     yield "## Power losses\n"
     yield (
-        f"{stored['runs']} campaigns with a scripted agent, which dies in some of its trials, wrote"
-        f" {stored['records']} records and their traces on ext4, alongside a program that syncs"
-        " nothing. Its disk recorded"
-        f" {stored['writes']:,} writes and {stored['flushes']:,} flushes."
-        f" The power was cut {len(cuts)} times: at the moment of a report, or behind any write. The"
-        " disk keeps what a finished flush covers. Of the later writes it keeps a random part, in"
-        f" random order and torn at 512 or 4096 bytes. {len(uncovered)} cuts had such writes,"
-        f" {sum(cut['uncovered'] for cut in cuts)} in all, of which"
-        f" {sum(cut['kept'] for cut in cuts)} were kept and {sum(cut['torn'] for cut in cuts)} of"
-        " these torn. Then the file system was mounted, pagecage's own readers read its runs, and"
-        f" the newest one was resumed to its end, which added"
-        f" {sum(cut['resumed'] for cut in cuts):,} records. Each record and folder that the"
-        " controller had reported to its caller must be there, its traces whole. No damaged line"
-        f" may count as a record. **{lossy} of {len(cuts)} cuts lost a reported record;"
-        f" {len({number for number, _ in wrong})} had any consequence that must not be.** The seed"
-        f" {stored['seed']} chooses the cuts (`python -m reliability.power_loss`,"
-        " [trust/power_loss.json](trust/power_loss.json)). State of the code:"
-        f" {stored['code']}.\n"
+        f"{stored['runs']} campaigns wrote {stored['records']} records and their traces on ext4,"
+        f" whose disk recorded {stored['writes']:,} writes and {stored['flushes']:,} flushes. The"
+        f" power was cut {len(cuts)} times: at a report, or behind any write. The disk keeps what a"
+        " finished flush covers, and a random part of the later writes, in random order and torn."
+        f" {sum(bool(one['uncovered']) for one in cuts)} cuts had such writes,"
+        f" {sum(one['uncovered'] for one in cuts)} in all, of which"
+        f" {sum(one['kept'] for one in cuts)} were kept and {sum(one['torn'] for one in cuts)} of"
+        " these torn. Each record that had been reported must be there, its traces whole, and the"
+        " newest run must be resumed to its end."
+        f" **{lossy} of {len(cuts)} cuts lost a reported record; {cut(results)[1]} had any"
+        " consequence that must not be.**\n"
     )
     yield "The same campaigns without a part of the writer's fsync(2) show what a cut finds:\n"
     counts = {"nothing": {"cuts": len(cuts), "with_a_lost_record": lossy}, **stored["controls"]}
-    counts["nothing"]["wrong"] = len({number for number, _ in wrong})
+    counts["nothing"]["wrong"] = cut(results)[1]
     yield markdown_table(_HEAD, [[name, *map(str, one.values())] for name, one in counts.items()])
     yield from (f"- **still wrong**, cut {number}: {sentence}\n" for number, sentence in wrong)

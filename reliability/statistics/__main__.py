@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.process import run
-from reliability.campaign import RESULTS, tell, write_page
+from reliability.campaign import RESULTS, measured_with, tell, write_page
 from reliability.statistics.comparisons import (
     BLOCKS,
     HOSTS,
@@ -120,7 +120,8 @@ def main(words: Sequence[str]) -> None:
     if words:
         (RESULTS / BEFORE).write_text(text_of(measure_commit(words[1])))
     else:
-        (RESULTS / NOW).write_text(text_of(measure(is_before=False)))
+        found = measure(is_before=False)
+        (RESULTS / NOW).write_text(text_of({"measured": measured_with(NOW, (), ()), **found}))
     write_page(RESULTS)
 
 

@@ -1,10 +1,11 @@
-"""The sections of docs/TRUST.md about statistics: the rules before and now, side by side."""
+"""The section of docs/TRUST.md about statistics: the rules before and now, side by side."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from analysis.stats import FEWEST
@@ -12,134 +13,147 @@ from pagecage.report.model import markdown_table
 
 NOW, BEFORE = "statistics.json", "statistics-before.json"
 Row = Mapping[str, Any]
-Cell = Callable[[Row], str]
-_INTRODUCTION = """Pairs of samples were drawn from equal distributions and compared as `pagecage
-compare` does with two runs. From {fewest} repeats on, {least} to {most} of 100 pairs are called
-different, whatever the noise; a gate `> +5%` fails for {gates} at most. With three, the ranges must
-be apart, and by more than the trials of a side are.
+Share = Callable[[Row], float]
+_ALARMS = """Pairs of samples of equal distributions were compared as `pagecage compare` does with
+two runs. The distributions are {kinds}. A cell has the least and the largest share of these, in %:
+by the rule of commit `{commit}`, then by the present one. An interval of a median should contain
+that of the distribution, one of a ratio 1. Those of fewer than six values are called `range` and
+promise nothing.
+"""
+_POWER = """The second sample was made slower. A cell has the share of pairs that is called higher,
+in %, as the median of the distributions: by the earlier rule, by the present one, and in brackets
+by the test of Mann and Whitney (two-sided, 5 %, exact, by scipy). From {fewest} repeats on, the
+present rule finds {least:+.1f} to {most:+.1f} points more than the test.
+"""
+_WITHIN = """Two treatments of one run are compared by the differences within its blocks. A block
+has a trial of each, in random order, with noise of 2 %. A cell has the share that is called higher
+if the second is {slowdown} slower, written as above. Mann and Whitney's test does not know the
+blocks. Of equal treatments, {least:.1f} to {most:.1f} % are called different.
+"""
 
-Each cell has the share by the rule of commit `{commit}`, then by the present one. `python -m
-reliability.statistics` measures the present rule, with `--before COMMIT` that of a commit.
-"""
-_POWER = """The second sample was made slower. Each cell has the share of the pairs that is called
-higher by the earlier rule, by the present one, and in brackets by the test of Mann and Whitney
-(two-sided, 5 %, exact, by scipy).
-"""
-_WITHIN = """Two treatments of one run are compared by the differences within its blocks. Here a
-block has a trial of each, in random order, and the noise is 2 %. The host drifts in one of these
-ways:
 
-- by 1 % at each trial;
-- between two states that are a fifth apart, in which it is started for each block (`fresh =
-  "block"`);
-- between two such states at one trial of ten, also within a block.
-
-Each cell has the share that is called different, or higher where the second treatment is slower: by
-the earlier rule, by the present one, and in brackets by a test of Mann and Whitney, which does not
-know the blocks. Where nothing drifts, pairs find less than it does with few blocks. So few trials
-do not tell a host that drifts from one that does not.
-"""
-_COVERAGE = """An interval that is called `95 %` should contain the median of the distribution in at
-least 95 of 100 cases. One of fewer than six values is called `range` and promises nothing; this is
-how often it contains the median.
-"""
-_RATIOS = """The same for the ratio of two samples, which should contain 1, by the earlier rule and
-by the present one. From {fewest} values on, the interval states its confidence, 94 to 96 %.
-"""
+def statistics_summary(results: Path) -> Iterator[str]:
+    """Yield the summary of false alarms and power."""
+    now, _ = _read(results)
+    equal = [_different(row) for row in _trusted(now["between"], 1)]
+    least, most = _beyond_the_test(now["between"])
+    yield (
+        f"**Comparisons** call {min(equal):.1f} to {max(equal):.1f} % of equal runs different, from"
+        f" {FEWEST} repeats on, and find {least:+.1f} to {most:+.1f} points more slow-downs than"
+        " the test of Mann and Whitney."
+    )
 
 
 def statistics_sections(results: Path) -> Iterator[str]:
-    now, before = (json.loads((results / name).read_text()) for name in (NOW, BEFORE))
-    yield from _alarms(now["between"], before)
-    yield "## Slow-downs that are found\n"
-    yield _POWER
-    for slowdown in _slowdowns(now["between"]):
-        yield f"**{slowdown - 1:+.0%}**\n"
-        yield _side_by_side(now["between"], before["between"], _with_test(_higher), slowdown)
-    yield "## Treatments of one run on a host that drifts\n"
-    yield _WITHIN
-    for slowdown in (1.0, *_slowdowns(now["within"])):
-        yield f"**{'equal' if slowdown == 1 else f'{slowdown - 1:+.0%}'}**\n"
-        share = _different if slowdown == 1 else _higher
-        yield _side_by_side(now["within"], before["within"], _with_test(share), slowdown)
-    yield "## What an interval contains\n"
-    yield _COVERAGE
-    yield _table(now["coverage"], lambda row: f"{_percent(row['covering'], row['intervals'])} %")
-    yield _RATIOS.format(fewest=FEWEST)
-    yield _side_by_side(now["coverage"], before["coverage"], _then(_ratios_covering), None)
-
-
-def _alarms(now: Sequence[Row], before: Mapping[str, Any]) -> Iterator[str]:
-    equal = [row for row in now if row["slowdown"] == 1]
-    trusted = [row for row in equal if row["repeats"] >= FEWEST]
-    shares = [100 * (row["higher"] + row["lower"]) / row["pairs"] for row in trusted]
-    gates = max(row["gate_failed"] / row["pairs"] for row in trusted)
+    now, before = _read(results)
+    between = now["between"]
+    kinds = ", ".join(dict.fromkeys(f"`{row['noise']}`" for row in between))
     yield "## False alarms\n"
-    yield _INTRODUCTION.format(
-        fewest=FEWEST,
-        least=f"{min(shares):.1f}",
-        most=f"{max(shares):.1f}",
-        gates=f"{100 * gates:.1f} of 100",
-        commit=before["commit"],
-    )
-    yield _side_by_side(now, before["between"], _then(_different), 1)
-    yield "The share for which a gate `> +5%` failed:\n"
-    yield _side_by_side(now, before["between"], _then(_gate_failed), 1)
+    yield _ALARMS.format(kinds=kinds, commit=before["commit"])
+    yield _alarms(now, before)
+    yield "## Slow-downs that are found\n"
+    least, most = _beyond_the_test(between)
+    yield _POWER.format(fewest=FEWEST, least=least, most=most)
+    slowdowns = sorted({row["slowdown"] for row in between} - {1})
+    yield _power(between, before["between"], {f"{one - 1:+.0%}": one for one in slowdowns})
+    yield "## Treatments of one run on a host that drifts\n"
+    equal = [_different(row) for row in _of(now["within"], 1)]
+    yield _WITHIN.format(slowdown=f"{_DRIFTING - 1:.0%}", least=min(equal), most=max(equal))
+    yield _drifts(now["within"], before["within"])
 
 
-def _different(row: Row) -> str:
-    return _percent(row["higher"] + row["lower"], row["pairs"])
+_DRIFTING = 1.05
 
 
-def _higher(row: Row) -> str:
-    return _percent(row["higher"], row["pairs"])
-
-
-def _gate_failed(row: Row) -> str:
-    return _percent(row["gate_failed"], row["pairs"])
-
-
-def _ratios_covering(row: Row) -> str:
-    return _percent(row["ratios_covering"], row["intervals"] // 2)
-
-
-Pair = Callable[[Row, Row], str]
-
-
-def _then(share: Cell) -> Pair:
-    return lambda now, before: f"{share(before)} → {share(now)} %"
-
-
-def _with_test(share: Cell) -> Pair:
-    def cell(now: Row, before: Row) -> str:
-        test = {**now, "higher": now["test_higher"], "lower": now["test_lower"]}
-        return f"{share(before)} → {share(now)} % ({share(test)})"
-
-    return cell
-
-
-def _side_by_side(
-    now: Sequence[Row], before: Sequence[Row], pair: Pair, slowdown: float | None
-) -> str:
-    earlier = {(row["noise"], row["repeats"]): row for row in _of(before, slowdown)}
-    return _table(_of(now, slowdown), lambda row: pair(row, earlier[row["noise"], row["repeats"]]))
+def _read(results: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    now, before = (json.loads((results / name).read_text()) for name in (NOW, BEFORE))
+    return now, before
 
 
 def _of(rows: Sequence[Row], slowdown: float | None) -> list[Row]:
     return [row for row in rows if row.get("slowdown") == slowdown]
 
 
-def _table(rows: Sequence[Row], cell: Cell) -> str:
-    repeats = sorted({row["repeats"] for row in rows})
-    kinds = list(dict.fromkeys(row["noise"] for row in rows))
-    cells = {(row["noise"], row["repeats"]): cell(row) for row in rows}
-    head = ["noise", *(f"{count} repeats" for count in repeats)]
-    return markdown_table(head, [[kind, *(cells[kind, n] for n in repeats)] for kind in kinds])
+def _trusted(rows: Sequence[Row], slowdown: float) -> list[Row]:
+    return [row for row in _of(rows, slowdown) if row["repeats"] >= FEWEST]
 
 
-def _slowdowns(rows: Sequence[Row]) -> list[float]:
-    return sorted({row["slowdown"] for row in rows} - {1})
+def _different(row: Row) -> float:
+    return 100 * float(row["higher"] + row["lower"]) / float(row["pairs"])
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}"
+def _higher(row: Row) -> float:
+    return 100 * float(row["higher"]) / float(row["pairs"])
+
+
+def _test_higher(row: Row) -> float:
+    return 100 * float(row["test_higher"]) / float(row["pairs"])
+
+
+def _gate_failed(row: Row) -> float:
+    return 100 * float(row["gate_failed"]) / float(row["pairs"])
+
+
+def _covering(row: Row) -> float:
+    return 100 * float(row["covering"]) / float(row["intervals"])
+
+
+def _ratios_covering(row: Row) -> float:
+    return 200 * float(row["ratios_covering"]) / float(row["intervals"])
+
+
+def _beyond_the_test(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return by how many points the present rule finds more than the test, at least and at most."""
+    trusted = [row for row in rows if row["slowdown"] > 1 and row["repeats"] >= FEWEST]
+    found = [_higher(row) - _test_higher(row) for row in trusted]
+    return min(found), max(found)
+
+
+def _alarms(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    parts: Mapping[str, tuple[str, float | None, Share]] = {
+        "called different": ("between", 1, _different),
+        "a gate `> +5%` fails": ("between", 1, _gate_failed),
+        "medians in their interval": ("coverage", None, _covering),
+        "ratios in their interval": ("coverage", None, _ratios_covering),
+    }
+    counts = sorted({row["repeats"] for row in now["between"]})
+    rows = []
+    for title, (part, slowdown, share) in parts.items():
+        sides = [_of(found[part], slowdown) for found in (before, now)]
+        cells = [" → ".join(_range(side, share, count) for side in sides) for count in counts]
+        rows.append([title, *cells])
+    return markdown_table(["", *(f"{count} repeats" for count in counts)], rows)
+
+
+def _range(rows: Sequence[Row], share: Share, repeats: int) -> str:
+    found = [share(row) for row in rows if row["repeats"] == repeats]
+    return f"{min(found):.1f} to {max(found):.1f}"
+
+
+def _power(now: Sequence[Row], before: Sequence[Row], slowdowns: Mapping[str, float]) -> str:
+    counts = sorted({row["repeats"] for row in now})
+    rows = [
+        [title, *(_shares(_of(now, one), _of(before, one), {"repeats": count}) for count in counts)]
+        for title, one in slowdowns.items()
+    ]
+    return markdown_table(["slower by", *(f"{count} repeats" for count in counts)], rows)
+
+
+def _drifts(now: Sequence[Row], before: Sequence[Row]) -> str:
+    sides = _of(now, _DRIFTING), _of(before, _DRIFTING)
+    counts = sorted({row["repeats"] for row in now})
+    rows = [
+        [name, *(_shares(*sides, {"noise": name, "repeats": count}) for count in counts)]
+        for name in dict.fromkeys(row["noise"] for row in now)
+    ]
+    return markdown_table(["the host drifts by", *(f"{count} repeats" for count in counts)], rows)
+
+
+def _shares(now: Sequence[Row], before: Sequence[Row], wanted: Mapping[str, Any]) -> str:
+    """Return the median shares before and now, and that of the test, of the rows with a value."""
+    present, earlier = (
+        [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+        for rows in (now, before)
+    )
+    figures = [median(map(_higher, earlier)), median(map(_higher, present))]
+    return f"{figures[0]:.1f} → {figures[1]:.1f} ({median(map(_test_higher, present)):.1f})"

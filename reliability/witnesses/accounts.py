@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
-from statistics import median
 from typing import Any
 
 from pagecage.model.record import Record
@@ -182,34 +181,9 @@ def must_differ(pair: tuple[str, str], quantity: str, trial: Mapping[str, Any]) 
     return None
 
 
-@dataclass(frozen=True)
-class PairSummary:
-    """The differences of one pair in one quantity over the trials of one reason (None: none)."""
-
-    pair: tuple[str, str]
-    quantity: str
-    reason: str | None
-    trials: int
-    agreeing: int
-    median_share: float
-    worst: Difference
-
-
-def summaries(trials: list[Mapping[str, Any]]) -> list[PairSummary]:
-    groups: dict[tuple[tuple[str, str], str, str | None], list[Difference]] = {}
-    for trial in trials:
-        for one in differences(trial):
-            groups.setdefault((one.pair, one.quantity, one.reason), []).append(one)
-    return [
-        PairSummary(
-            *key,
-            len(ones),
-            sum(one.is_agreement for one in ones),
-            median(one.share for one in ones),
-            max(ones, key=lambda one: abs(one.share)),
-        )
-        for key, ones in groups.items()
-    ]
+def as_json(one: Difference) -> dict[str, Any]:
+    """Return a comparison with its difference, and whether the witnesses agree."""
+    return {**asdict(one), "share": round(one.share, 6), "agrees": one.is_agreement}
 
 
 def unexplained(trials: list[Mapping[str, Any]]) -> list[Difference]:

@@ -22,8 +22,8 @@ from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.quiet import judge_host_quiet
-from reliability.campaign import RESULTS, read_results, write_results
-from reliability.witnesses.accounts import accounts, data_disk
+from reliability.campaign import RESULTS, code_of, read_results, write_results
+from reliability.witnesses.accounts import accounts, as_json, data_disk, differences
 from reliability.witnesses.trials import CAGES, LAYOUT, LOADS, PLANS, plan_of
 
 RESULT = RESULTS / "witnesses.json"
@@ -82,8 +82,14 @@ def keep(trial: dict[str, Any], path: Path = RESULT) -> None:
     """Store a trial in place of an earlier one with the same load and cage."""
     found = read_results(path, {"trials": []})
     others = [one for one in found["trials"] if _key(one) != _key(trial)]
-    stored = {"machine": platform.machine(), "trials": sorted([*others, trial], key=_place)}
-    write_results(path, stored)
+    trials = sorted([*others, {**trial, "code": code_of(path.name)}], key=_place)
+    stored = {
+        **found,
+        "machine": platform.machine(),
+        "trials": trials,
+        "comparisons": [as_json(one) for each in trials for one in differences(each)],
+    }
+    write_results(path, stored, trials)
 
 
 def _key(trial: Mapping[str, Any]) -> tuple[str, str]:

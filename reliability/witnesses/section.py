@@ -3,79 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
-from reliability.witnesses.accounts import TOLERANCE, PairSummary, summaries, unexplained
+from reliability.disks.section import worst_cases
+from reliability.witnesses.accounts import SLACK, TOLERANCE, Difference, differences, unexplained
 
 _HEAD = """## Independent witnesses
 
-Five witnesses counted the same trials:
-
-- fio, in its JSON (`io_bytes`, `total_ios`);
-- `io.stat` of the trial's slice;
-- `/proc/diskstats` of the guest's disk;
-- QEMU, by `query-blockstats`;
-- the simulated volume's own account, where it served the disk.
-
-They agree within {tolerance}, or 4 requests or 64 KiB. Requests that the scheduler merged are
-added to those of the disk where the other witness stands above the scheduler.
+Up to five witnesses counted the same trials: fio in its JSON, `io.stat` of the trial's slice,
+`/proc/diskstats` of the guest's disk, QEMU by `query-blockstats`, and the simulated volume's own
+account. They agree within {tolerance:.0f} %, or {requests} requests or {kib} KiB. Requests that the
+scheduler merged are added to those of the disk where the other witness stands above the scheduler.
+"""
+_FOUND = """Some witnesses must differ. Such a comparison is excused by a reason that follows from
+the load, the two witnesses and the requests that were merged. Some of the reasons were found by the
+first run. The file has every comparison with both values, the difference, and the reason if it is
+excused.
 """
 
-_FOUND = """In other comparisons two witnesses must differ. 14 of them were first expected to
-agree, and were moved here with their reasons after the first run. This campaign found three:
 
-- Read-ahead goes past the end of what fio reads.
-- The first flushes of an old file are charged to the cgroup that wrote it before, so that no limit
-  of the trial holds for them. The verdict of such a trial is `not_quiet`.
-- QEMU merged adjacent requests before the simulated volume counted them: 45 % of sequential direct
-  reads. The volume's disk is attached without merging since, which was not measured again.
-
-Outside of this campaign, io.stat stood still in 2 of about 800 trials while the disk read on, and
-missed up to half of the reads. The page cache that the slice is charged for shows it. Such a trial
-is `not_prepared` and repeated ([METHODOLOGY.md](METHODOLOGY.md), "Cache states").
-"""
+def counts_summary(results: Path) -> Iterator[str]:
+    """Yield the summary of witnesses and disks."""
+    trials = _trials(results)
+    found = [one for trial in trials for one in differences(trial)]
+    excused = sum(one.reason is not None for one in found)
+    limits, leaks = worst_cases(results)
+    yield (
+        f"**Counters**: of {len(found)} comparisons of two witnesses, {excused} are excused by a"
+        f" stated reason, and {len(unexplained(trials))} of the others are apart. Of {limits}"
+        f" limits on stacks of disks, {leaks} read back well and did not hold."
+    )
 
 
 def witnesses_section(results: Path) -> Iterator[str]:
-    found: dict[str, Any] = json.loads((results / "witnesses.json").read_text())
-    trials = found["trials"]
-    yield _HEAD.format(tolerance=f"{100 * TOLERANCE:.0f} %")
-    rows = summaries(trials)
-    agreeing = [row for row in rows if row.reason is None]
+    trials = _trials(results)
+    found = [one for trial in trials for one in differences(trial)]
+    must_agree = [one for one in found if one.reason is None]
     apart = unexplained(trials)
-    compared = sum(row.trials for row in agreeing)
-    yield (
-        f"{len(trials)} trials gave {compared} comparisons. {compared - len(apart)} agree"
-        f" ({_apart(len(apart))}).\n"
+    yield _HEAD.format(
+        tolerance=100 * TOLERANCE, requests=SLACK["reads"], kib=SLACK["read bytes"] // 1024
     )
-    yield _table(agreeing)
+    yield (
+        f"{len(trials)} trials gave {len(found)} comparisons. {len(must_agree)} must agree, and"
+        f" {len(must_agree) - len(apart)} do ({_apart(len(apart))}). {len(found) - len(must_agree)}"
+        " are excused.\n"
+    )
     yield _FOUND
-    yield _table([row for row in rows if row.reason is not None], with_reason=True)
+    yield _by_reason(found)
+
+
+def _trials(results: Path) -> list[Mapping[str, Any]]:
+    return list(json.loads((results / "witnesses.json").read_text())["trials"])
 
 
 def _apart(count: int) -> str:
     return "none is apart" if not count else f"**{count} apart**"
 
 
-def _table(rows: Sequence[PairSummary], *, with_reason: bool = False) -> str:
-    head = ["pair", "quantity", "trials", "agree", "median", "worst", "worst trial"]
+def _by_reason(found: Sequence[Difference]) -> str:
+    groups: dict[str | None, list[Difference]] = {None: []}
+    for one in found:
+        groups.setdefault(one.reason, []).append(one)
+    head = ["why they may differ", "comparisons", "agree", "largest difference"]
     return markdown_table(
-        [*head, *(["why"] if with_reason else [])],
+        head,
         [
             [
-                " – ".join(row.pair),
-                row.quantity,
-                str(row.trials),
-                str(row.agreeing),
-                _share(row.median_share),
-                _share(row.worst.share),
-                row.worst.trial if row.worst.share else "–",
-                *([str(row.reason)] if with_reason else []),
+                reason or "they may not",
+                str(len(ones)),
+                str(sum(one.is_agreement for one in ones)),
+                _share(max((one.share for one in ones), key=abs, default=0.0)),
             ]
-            for row in sorted(rows, key=lambda row: (row.quantity, row.pair))
+            for reason, ones in groups.items()
         ],
     )
 

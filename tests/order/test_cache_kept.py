@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,24 @@ import pytest
 from pagecage.agent.programs import measured_part
 from pagecage.agent.programs.command import HOME
 from pagecage.agent.programs.measured_part import CacheChecks
+from pagecage.agent.session import run_trial
 from pagecage.linux.page_cache import measure_residency
 from pagecage.model.cage import Cage
-from pagecage.model.record import Record
+from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency import judge_consistency
 from tests.builders.command_trials import carry_out as run_command
 from tests.builders.trial_runs import FIO, carry_out
-from tests.fake_host.machine import DATASET, LIGHT, Machine, make_dataset, make_trial
+from tests.fake_host.machine import (
+    DATASET,
+    LIGHT,
+    Machine,
+    make_dataset,
+    make_session,
+    make_trial,
+)
 
 DATA = Dataset(8 * MIB)
 MEMORY = Cage("memory", {"MemoryMax": 64 * MIB, "MemorySwapMax": 0})
@@ -407,3 +416,26 @@ def test_the_record_has_the_cpu_time_around_the_trial(machine: Machine) -> None:
     assert after["monotonic_seconds"] - before["monotonic_seconds"] > record.measured.seconds
     assert after["agent_cpu_usec"] > before["agent_cpu_usec"]
     assert after["stat"]["user"] >= before["stat"]["user"]
+
+
+@pytest.mark.parametrize("cache", ["none", "outer page cache"])
+def test_a_cache_below_the_guests_disk_is_told(machine: Machine, cache: str) -> None:
+    """Only the controller knows it. A simulated volume reads its file through that page cache."""
+    command = CommandSpec(is_literal=True, data_paths=(dataset(machine),))
+    workload = Workload("true", (), "command", command=command)
+    trial = make_trial(workload=workload, cage=MEMORY, collectors=(), dataset=None, cache="cold")
+    session = make_session(machine, io.BytesIO(), trial)
+    session.request.machine["details"]["data_cache"] = cache
+    run_trial(session, trial, 1)
+    [record] = read_records(machine.records)
+    assert (record.outcome, record.error) == ("ok", None)
+    kinds = [layer["kind"] for layer in record.device.caches_below or ()]
+    assert kinds == ([] if cache == "none" else [cache])
+    told = judge_cache_state(record).reason
+    assert (f"cold above fakedisk ({cache}), whose cache is not known" in told) == bool(kinds)
+
+
+def test_traces_are_in_a_folder_of_this_account_alone(machine: Machine) -> None:
+    """Others may pass through the spool, where a server's data may be."""
+    assert run_command(machine, "true").outcome == "ok"
+    assert (machine.spool / "trials").stat().st_mode & 0o777 == 0o700

@@ -130,6 +130,39 @@ def test_a_command_reads_its_copies_from_the_volume(host: Place) -> None:
     assert (host.copies / "big").exists(), "the original is in its place again"
 
 
+def sockets_of(pid: int) -> tuple[set[str], list[str]]:
+    """Return the inodes of a process's sockets, and the paths of those that are unix sockets."""
+    links = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    unix = {row[6]: row[7] for row in rows if len(row) > 7 and row[6] in inodes}
+    return inodes - unix.keys(), list(unix.values())
+
+
+def test_sockets_of_a_volume_are_in_the_spool(host: Place) -> None:
+    """They are unix sockets, and its server has no other."""
+    found: list[tuple[set[str], list[str]]] = []
+    modes: list[int] = []
+
+    def look() -> None:
+        wait_until(lambda: bool(servers_of(host)))
+        [pid] = servers_of(host)
+        wait_until(lambda: sockets_of(pid)[1] != [])
+        found.append(sockets_of(pid))
+        modes.extend(Path(path).stat().st_mode for path in found[0][1])
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    record = run_here(host, trial_of(host, READS, "big"))
+    looking.join()
+    assert (record.outcome, record.error) == ("ok", None)
+    [(others, paths)] = found
+    assert others == set()
+    assert modes
+    assert [mode for mode in modes if mode & 0o022] == [], "a connection needs the right to write"
+    assert [path for path in paths if not Path(path).is_relative_to(host.spool.resolve())] == []
+
+
 def test_a_file_elsewhere_is_refused(host: Place) -> None:
     other = host.root / "elsewhere"
     other.write_bytes(os.urandom(2**20))

@@ -6,14 +6,16 @@ import csv
 import hashlib
 import io
 import json
+import lzma
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from pagecage.agent.drivers.driver import ClientDriver, DriverServices, LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, LABEL, ContainerEngine, keep_on_data_disk
@@ -22,6 +24,9 @@ from pagecage.model.cage import Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import DIGEST, BindMount, ImageSpec
 from pagecage.process import PIPE, TimeoutExpired, spawn
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # The files in /etc that programs need. The engine puts its own files into /etc, so /etc cannot be
 # mounted as a whole.
@@ -200,7 +205,7 @@ def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
         )
     try:
         load_archive(program, Path(image.archive), image.image_id)
-    except (OSError, tarfile.TarError, ValueError, LookupError, TypeError, EOFError) as error:
+    except UNLOADABLE as error:
         raise HostError(
             f"{program} cannot load {image.reference}: {error}", f"{program} info"
         ) from None
@@ -219,6 +224,35 @@ def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
 def own_name(image_id: str) -> str:
     """Return the name under which an archive's image is loaded; no other image gets it."""
     return f"localhost/pagecage-image:{image_id.removeprefix(DIGEST)[:32]}"
+
+
+UNLOADABLE = (
+    *(OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+)
+"""Exceptions of an archive that is damaged, or of none at all."""
+_MOST_NAME_BYTES = 1 << 20
+_NAMES = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+"""Types of entries that hold names of others, which tarfile reads into memory."""
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry of an archive, whose names are short."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in _NAMES and entry.size > _MOST_NAME_BYTES:
+            raise tarfile.ReadError(f"it has a name of {entry.size} bytes")
+        return entry
+
+
+def open_archive(path: Path) -> tarfile.TarFile:
+    """Open the archive of an image. It and its reader raise UNLOADABLE."""
+    return tarfile.open(path, "r:*", tarinfo=_Entry)
 
 
 def load_archive(program: str, archive: Path, image_id: str) -> None:
@@ -250,9 +284,9 @@ def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
     """Write an archive of the image alone, with its own name in place of the archive's names.
 
     The image is chosen by the digest of its configuration. Raises ValueError if it is missing, and
-    what tarfile and json raise for a file that is not such an archive.
+    UNLOADABLE for a file that is not such an archive.
     """
-    with tarfile.open(archive, "r:*") as source, tarfile.open(fileobj=out, mode="w|") as target:
+    with open_archive(archive) as source, tarfile.open(fileobj=out, mode="w|") as target:
         for entry in json.loads(_small(source, _CONTENTS)):
             config = _small(source, entry["Config"])
             if DIGEST + hashlib.sha256(config).hexdigest() == image_id:

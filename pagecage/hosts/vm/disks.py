@@ -73,6 +73,11 @@ def serial(name: str) -> str:
     return f"pagecage-{name}"
 
 
+NBD = "nbd"
+"""The aio of a disk that a simulated volume serves, through the page cache of this machine."""
+OUTER_CACHE = "outer page cache"
+
+
 def plug(
     monitor: QmpClient,
     path: Path,
@@ -93,7 +98,7 @@ def plug(
         server = {"type": "unix", "path": str(volume_socket)}
         file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
         monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
-        aio = "nbd"
+        aio = NBD
     disk = {"driver": "virtio-blk-pci", "drive": name, "id": f"{name}-disk", "bus": port}
     settings = _UNMERGED if volume_socket else {}
     monitor.execute("device_add", **disk, serial=serial(name), **settings)

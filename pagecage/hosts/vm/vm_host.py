@@ -17,6 +17,8 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.ssh import SharedConnection
 from pagecage.hosts.vm.cache import GuestCache, in_use
 from pagecage.hosts.vm.disks import (
+    NBD,
+    OUTER_CACHE,
     DataDiskError,
     end_servers,
     ensure_disks,
@@ -241,7 +243,7 @@ def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float
         "qemu_version": machine.acceleration.qemu_version,
         "data_disk": reply.devices[serial(DATA_DISK)],
         "data_aio": aio,
-        "data_cache": "none",
+        "data_cache": OUTER_CACHE if aio == NBD else "none",
         "clock_error_seconds": round(reply.clock_error_seconds, 3),
         "start_seconds": round(start_seconds, 3),
     }

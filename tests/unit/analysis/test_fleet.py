@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -184,3 +185,42 @@ def test_an_invalid_fleet_document_is_refused(tmp_path: Path, content: str) -> N
     (tmp_path / "fleet.json").write_text(content)
     with pytest.raises(PagecageError, match=r"fleet\.json"):
         load_fleet(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hosts", {"../fleet/hosts/fast": "3f"}),
+        ("hosts", {".hidden": "3f"}),
+        ("run_id", "../x"),
+        ("experiment", "a/b"),
+        ("group", "a\x1b[2J"),
+        ("mode", 7),
+    ],
+)
+def test_a_fleet_names_nothing_outside(
+    fleet: Path, tmp_path: Path, key: str, value: object
+) -> None:
+    folder = shutil.copytree(fleet, tmp_path / "fleet")
+    document = json.loads((folder / "fleet.json").read_text())
+    (folder / "fleet.json").write_text(json.dumps({**document, key: value}))
+    with pytest.raises(PagecageError, match="is not an identifier"):
+        load_fleet(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"host"; "fast"}', "is damaged"),
+        ('"fast"', "is not the result of a round"),
+        ('{"host": "../x"}', "is not the result of a round"),
+    ],
+)
+def test_a_damaged_round_is_named(fleet: Path, tmp_path: Path, line: str, says: str) -> None:
+    folder = shutil.copytree(fleet, tmp_path / "fleet")
+    rounds = folder / "rounds.jsonl"
+    rounds.write_text(f"{line}\n{rounds.read_text()}")
+    with pytest.raises(PagecageError, match=rf"rounds\.jsonl:1 {says}"):
+        load_fleet(folder)
+    rounds.write_text(rounds.read_text().partition("\n")[2] + '{"host": "fast", "ou')
+    assert len(load_fleet(folder).members) == 3, "a kill cut the last line off"

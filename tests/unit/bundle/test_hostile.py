@@ -17,7 +17,10 @@ from pagecage.cli.bundle import render
 from pagecage.cli.predict_page import stored_treatments
 from pagecage.errors import PagecageError
 from pagecage.model.record import read_records
+from pagecage.runner.run_folder import RunFolder
+from tests.builders.campaigns import Run
 from tests.builders.command_line import called
+from tests.fixtures.fleets import build_fleet
 from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run
 
@@ -82,6 +85,75 @@ def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
     assert len(list(read_records(folder / "records.jsonl"))) == whole - 1
     assert called(["show", str(folder)]) == 0
     assert "35 included, 1 not" in capsys.readouterr().out
+
+
+LINE = 2
+
+
+def damage(records):
+    """Break the JSON of one line by one byte; return the file's content. Its newline stays."""
+    lines = records.read_bytes().splitlines(keepends=True)
+    lines[LINE - 1] = lines[LINE - 1][:60] + b"\x07" + lines[LINE - 1][61:]
+    records.write_bytes(b"".join(lines))
+    return records.read_bytes()
+
+
+READERS = {
+    "show": lambda runs: ["show", runs / "damaged"],
+    "show as JSON": lambda runs: ["show", runs / "damaged", "--json"],
+    "show for another program": lambda runs: ["show", runs / "damaged", "--format", "bencher"],
+    "show as a page": lambda runs: ["show", runs / "damaged", "--html"],
+    "show a fleet": lambda runs: ["show", runs / "fleet"],
+    "compare": lambda runs: ["compare", runs / "damaged", runs / "whole"],
+    "compare the second": lambda runs: ["compare", runs / "whole", runs / "damaged"],
+    "history": lambda runs: ["history", runs / "whole", runs / "damaged"],
+    "baseline": lambda runs: ["baseline", "save", runs / "damaged", "--out", runs / "b.json"],
+    "predict": lambda runs: ["predict", runs / "damaged"],
+    "bundle": lambda runs: ["bundle", runs / "damaged", "--out", runs / "b.zip"],
+    "render": lambda runs: ["render", runs / f"bundles/damaged{SUFFIX}", "--out", runs / "out"],
+    "claims": lambda runs: ["claims", "--runs", runs],
+    "claims of bundles": lambda runs: ["claims", "--bundles", runs / "bundles"],
+    "answers": lambda runs: ["answers", "--runs", runs],
+    "publish": lambda runs: ["publish", runs / "damaged", "--out", runs / "site"],
+}
+"""Every verb that reads a run, by its words."""
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    """A folder of runs: a whole one, and a damaged run, bundle, fleet and newest run."""
+    runs = tmp_path_factory.mktemp("runs")
+    build_run(runs / "whole", host="a")
+    data = damage(build_run(runs / "damaged", host="b") / "records.jsonl")
+    (runs / "bundles").mkdir()
+    pack(build_run(runs / "given/damaged"), runs / "given.zip", redacted=False)
+    with_files(runs / "given.zip", runs / f"bundles/damaged{SUFFIX}", {"records.jsonl": data})
+    build_fleet(runs / "fleet", {"one": None, "two": None})
+    damage(runs / "fleet/hosts/two/records.jsonl")
+    newest = build_run(runs / "20261121T110000Z-constrained-random-vm")
+    build_run(runs / "20261121T100000Z-constrained-random-vm")
+    damage(newest / "records.jsonl")
+    (runs / "latest-constrained-random").symlink_to(newest.name)
+    return runs
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_every_verb_names_a_damaged_line(damaged, capsys, verb):
+    before = sorted(damaged.rglob("*"))
+    assert called(READERS[verb](damaged)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"records.jsonl:{LINE} is damaged" in told.err
+    assert sorted(damaged.rglob("*")) == before
+
+
+def test_a_resumed_run_names_a_damaged_line(tmp_path):
+    run = Run(tmp_path)
+    run.go()
+    damage(run.folder.records_path)
+    run.folder = RunFolder(run.folder.path)
+    with pytest.raises(PagecageError, match=rf"records\.jsonl:{LINE} is damaged"):
+        run.go()
 
 
 @pytest.mark.parametrize("form", [[], ["--html"]])

@@ -115,6 +115,15 @@ def test_an_archive_that_is_there_is_not_overwritten(run, tmp_path):
     assert (tmp_path / "given.zip").read_text() == "mine"
 
 
+@pytest.mark.slow
+def test_a_site_tells_neither_where_nor_by_whom(run, tmp_path):
+    assert called(["publish", run, "--out", tmp_path / "site"]) == 0
+    assert (tmp_path / "site/index.html").exists()
+    for path in (path for path in (tmp_path / "site").rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        assert [secret for secret in SECRETS if secret.encode() in data] == [], path
+
+
 REAL = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 """A run of a guest, packed when bundles had version 1: what was given away must stay readable."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pagecage.cli.known_definitions import ask_before_commands, command_lines
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.tree import ROOT
 
 DEFINITION = """question = "q"
@@ -168,6 +170,39 @@ def test_without_a_state_folder_it_is_asked_each_time(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/x")
     ask_before_commands(experiment(project), "vm", yes=True)
     assert not known.is_known(experiment(project))
+
+
+def test_what_is_accepted_is_kept_for_this_user(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(project.parent / "home"))
+    known.remember_definition(experiment(project))
+    kept = project.parent / "home/.local/state/pagecage/known/definitions"
+    assert [path.name for path in kept.iterdir()] == [known.commands_sha256(experiment(project))]
+    assert kept.stat().st_mode & 0o777 == 0o700
+
+
+def test_reading_a_definition_starts_nothing_of_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each program that it names would leave a file."""
+    trap = project.parent / "started"
+    for name in ("rm", "mkdir"):
+        (project.parent / "bin").mkdir(exist_ok=True)
+        (project.parent / "bin" / name).write_text(f"#!/bin/sh\n: >{trap}\n")
+        (project.parent / "bin" / name).chmod(0o755)
+    (project / "experiments/sample.sh").write_text(f"#!/bin/sh\n: >{trap}\n")
+    (project / "experiments/mine.py").write_text(f"# %%\nopen({str(trap)!r}, 'w')\n")
+    (project / "pagecage.toml").touch()
+    monkeypatch.setenv("PATH", f"{project.parent / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(project)
+    assert called(["list"]) == 0
+    assert called(["plan", "experiments/mine.toml", "--host", "vm"]) == 0
+    shown = capsys.readouterr().out
+    assert "mine" in shown
+    assert "rm -r" in shown
+    assert not trap.exists()
 
 
 def test_a_group_is_named(project: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import pagecage.importers
 from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
-from pagecage.importers import formats
+from pagecage.importers import document, formats
 from pagecage.importers.result import ImportResult
 from tests.builders.imports import FOLDER, fixture, read
 from tests.tree import ROOT
@@ -439,3 +439,9 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     finally:
         formats.importers.cache_clear()
         sys.modules.pop("pagecage.importers.mine", None)
+
+
+def test_a_file_above_the_bound_is_refused() -> None:
+    assert document.MOST_BYTES == 64 << 20
+    with pytest.raises(PagecageError, match="is larger than 64 MiB"):
+        read("{" + " " * document.MOST_BYTES)

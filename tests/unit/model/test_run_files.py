@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,13 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.model.record import Record
-from pagecage.model.run_files import check_traces, trace_names, trace_path
+from pagecage.model.run_files import (
+    MOST_TRACE_BYTES,
+    check_traces,
+    read_lines,
+    trace_names,
+    trace_path,
+)
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.evaluate import judge_of
 from tests.builders.hostile_agent import correct_stream, receive, wire
@@ -85,6 +92,12 @@ def test_a_trace_behind_a_link_is_not_read(run: RunFolder, record: Record, tmp_p
     trace(run, record).symlink_to(tmp_path / "outside")
     with pytest.raises(PagecageError, match="lies outside its run"):
         trace_path(run.path, record, "sampler")
+
+
+def test_a_trace_of_any_length_is_not_read(run: RunFolder, record: Record) -> None:
+    os.truncate(trace(run, record), MOST_TRACE_BYTES + 1)
+    with pytest.raises(PagecageError, match=r"sampler\.jsonl is longer than 1024 MiB"):
+        read_lines(run.path, record, "sampler")
 
 
 def test_names_of_traces_follow_from_the_collectors() -> None:

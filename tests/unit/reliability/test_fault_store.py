@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagecage.process import run
-from reliability.campaign import code_state
 from reliability.faults.injection import Injection, Point
 from reliability.faults.results import (
     StoredCampaign,
     StoredFault,
+    faults_section,
+    injected,
     read_campaign,
-    section,
     write_campaign,
 )
 from tests.tree import ROOT
@@ -65,21 +65,18 @@ def test_a_campaign_is_read_as_it_was_stored(tmp_path: Path) -> None:
     write_campaign(tmp_path, campaign, ["run"])
     assert read_campaign(tmp_path, 2) == campaign
     assert read_campaign(tmp_path / "missing", 2) == StoredCampaign(2)
+    assert injected(tmp_path) == (2, 1)
 
 
 def test_the_page_names_what_was_not_injected_with_the_newest_code(tmp_path: Path) -> None:
     campaign = StoredCampaign(1).at("a").with_results("run", PLAN, [done(FIRST), done(SECOND)])
     campaign = campaign.at("b").with_results("run", PLAN, [done(SECOND, 2, "a lock was left")])
     write_campaign(tmp_path, campaign, ["run"])
-    text = "\n".join(section(tmp_path))
+    text = "\n".join(faults_section(tmp_path))
     assert "Not injected yet: 1 of `run`." in text
-    assert "1 with earlier ones and not repeated since: 1 of `run`." in text
-    assert "**1 had a consequence that must not be.**" in text
+    assert "1 with earlier code and not repeated since: 1 of `run`." in text
+    assert "**1 had a consequence that must not be**" in text
     assert f"**still wrong**, `run`: {SECOND}: a lock was left" in text
-
-
-def test_the_code_has_a_state() -> None:
-    assert len(code_state()) == 12
 
 
 def inject(results: Path, count: int) -> list[str]:

@@ -11,7 +11,6 @@ import pytest
 
 from pagecage.process import run
 from reliability.faults.injection import KILLED, TORN, Injection, Point, faults_at
-from reliability.faults.results import FAULTS, kind_of
 from reliability.faults.system_calls import NAMES
 from tests.tree import ROOT
 
@@ -74,12 +73,9 @@ def test_a_temporary_file_that_stays_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES.values())))
-def test_every_call_has_faults_and_a_row_in_the_page(name: str) -> None:
+def test_every_call_has_faults(name: str) -> None:
     for target in ("/a", "pipe"):
-        faults = list(faults_at(Point("main", name, target, 1)))
-        assert faults[0] == KILLED
-        assert set(faults) <= set(FAULTS)
-    assert kind_of(name)
+        assert next(iter(faults_at(Point("main", name, target, 1)))) == KILLED
 
 
 def test_an_injection_has_a_name() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
 from reliability.guest_kills.killer import Kill
-from reliability.guest_kills.section import local_kills_section
+from reliability.guest_kills.section import killed, kills_section
 from reliability.local_kills.killer import SPOOL, KilledLocally, data_dir, own_disk, state
 
 
@@ -40,7 +40,7 @@ def test_what_a_run_leaves_is_seen(checkout: Path) -> None:
 
 
 def test_the_page_counts_kills_misses_and_consequences(tmp_path: Path) -> None:
-    assert not list(local_kills_section(tmp_path))
+    assert not list(kills_section(tmp_path))
     agent, tool = Kill("agent", 0.5, 2), Kill("tool", 0.1, 0)
     runs = [
         KilledLocally(1, "killable-io", (agent, tool, agent), 1, 3, -9, 0, 20.0, ()),
@@ -48,10 +48,11 @@ def test_the_page_counts_kills_misses_and_consequences(tmp_path: Path) -> None:
     ]
     stored = {"seed": 5, "tries": 2, "runs": [{**asdict(one), "code": "abc"} for one in runs]}
     (tmp_path / "local-kills.json").write_text(json.dumps(stored))
-    text = "\n".join(local_kills_section(tmp_path))
-    assert "3 SIGKILLs at random moments of 2 runs" in text
+    text = "\n".join(kills_section(tmp_path))
+    assert "3 kills in 2 runs, 2 of them after the first result." in text
     assert "**1 of 2 runs had a consequence" in text
-    assert "3 more kills found their target no longer there" in text
     assert "| agent | 2 | 0 | 2 |" in text
     assert "| tool | 1 | 1 | 0 |" in text
+    assert "| all | 3 | 1 | 2 | 3 |" in text
+    assert killed(tmp_path) == (3, 1)
     assert "- **still wrong**, run 2: a cgroup is left" in text

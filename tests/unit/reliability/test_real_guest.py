@@ -72,10 +72,10 @@ def test_the_page_counts_the_kills_and_names_a_consequence(tmp_path: Path) -> No
     runs.append(a_run(4, wrong=["a record was lost"]))  # no kill met its target in time
     (tmp_path / "guest-kills.json").write_text(json.dumps({"seed": 5, "runs": runs}))
     text = "\n".join(kills_section(tmp_path))
-    assert "4 SIGKILLs at random moments of 4 runs" in text
+    assert "4 kills in 4 runs, 3 of them after the first result." in text
     assert "**2 of 4 runs had a consequence" in text
-    assert "| kept running by `pagecage host up vm` | agent | 3 | 0 | 3 |" in text
-    assert "| started by the run | QEMU | 1 | 1 | 0 |" in text
+    assert "| the emulated guest | agent | 3 | 0 | 3 |" in text
+    assert "| the emulated guest | QEMU | 1 | 1 | 0 |" in text
     assert "- **still wrong**, run 3: a lock is left" in text
     assert "- **still wrong**, run 4: a record was lost" in text
 
@@ -88,4 +88,4 @@ def test_the_page_counts_the_lies_that_were_caught_as_expected(tmp_path: Path) -
     (tmp_path / "guest-lies.json").write_text(json.dumps({"lies": rows}))
     text = "\n".join(guest_lies_section(tmp_path))
     assert "1 of 2 lies were caught" in text
-    assert "| a neighbour | measured part | not_quiet | enforced |" in text
+    assert "- a neighbour: expected not_quiet, found enforced" in text

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
+from reliability.campaign import RESULTS
 from reliability.witnesses.accounts import (
     HANDED_OVER,
     JOURNAL,
     MERGED,
     NOT_YET,
     PAGE_CACHE,
+    as_json,
     data_disk,
     differences,
     of_fio,
-    summaries,
     unexplained,
 )
+from reliability.witnesses.campaign import keep
 from reliability.witnesses.section import witnesses_section
 from reliability.witnesses.trials import LOADS, PLANS, plan_of
 
@@ -91,12 +93,12 @@ def test_the_journal_is_the_disks_and_not_the_trials() -> None:
     found = trial("sequential writes, direct, fsync", **accounts)
     assert unexplained([found]) == []
     [row] = [
-        row
-        for row in summaries([found])
-        if row.pair == ("io.stat", "diskstats") and row.quantity == "written bytes"
+        one
+        for one in differences(found)
+        if one.pair == ("io.stat", "diskstats") and one.quantity == "written bytes"
     ]
-    assert (row.reason, row.agreeing) == (JOURNAL, 0)
-    assert row.worst.share == pytest.approx(1 / 8)
+    assert (row.reason, row.is_agreement) == (JOURNAL, False)
+    assert row.share == pytest.approx(1 / 8)
 
 
 def test_the_flush_of_an_old_file_is_charged_to_its_former_writer() -> None:
@@ -119,9 +121,26 @@ def section(results: Path, *trials: Any) -> str:
 
 def test_the_section_names_those_that_are_apart(tmp_path: Path) -> None:
     good = section(tmp_path, TRIAL)
-    assert "1 trials gave 20 comparisons. 20 agree (none is apart)." in good
+    assert "1 trials gave 20 comparisons. 20 must agree, and 20 do (none is apart)." in good
     bad = section(tmp_path, trial(fio={"reads": 2000}))
-    assert "**4 apart**" in bad
+    assert "20 must agree, and 16 do (**4 apart**)" in bad
+
+
+def test_the_file_has_every_comparison(tmp_path: Path) -> None:
+    keep({**TRIAL, "limits_held": {}}, tmp_path / "witnesses.json")
+    found = json.loads((tmp_path / "witnesses.json").read_text())
+    assert len(found["comparisons"]) == 20
+    row = found["comparisons"][0]
+    assert (row["pair"], row["quantity"]) == (["fio", "io.stat"], "read bytes")
+    assert (row["first"], row["second"], row["share"]) == (4 * MIB, 4 * MIB, 0)
+    assert (row["agrees"], row["reason"]) == (True, None)
+
+
+def test_every_stored_comparison_is_in_the_file() -> None:
+    stored = json.loads((RESULTS / "witnesses.json").read_text())
+    listed = [as_json(one) for each in stored["trials"] for one in differences(each)]
+    assert json.loads(json.dumps(listed)) == stored["comparisons"]
+    assert [row for row in listed if not row["agrees"] and not row["reason"]] == []
 
 
 def test_each_plan_has_every_load_in_each_of_its_cages() -> None:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,13 @@ from hypothesis import strategies as st
 from pagecage.errors import HostError, PagecageError
 from pagecage.process import find_tool
 from pagecage.runner import images
-from pagecage.runner.images import check_platform, find_image, image_program, read_archive
+from pagecage.runner.images import (
+    check_platform,
+    container_files,
+    find_image,
+    image_program,
+    read_archive,
+)
 from tests.builders.image_archive import ARCHITECTURES, config_of, layer, write_archive
 
 # An engine's client with one image, own:1. What it prints is cut from Docker 26.1.5 and podman 5.4.
@@ -251,3 +258,18 @@ def test_another_processor_is_refused(tmp_path: Path) -> None:
     found = read_archive(archive(tmp_path)[0])
     with pytest.raises(PagecageError, match=r"is for linux/.*, and the host is linux/riscv64"):
         check_platform(found, "x", "riscv64")
+
+
+def test_files_of_a_container_are_carried_to_another_host(engines: Path) -> None:
+    """They go to the folder that is removed after a run; this machine's engine reads them here."""
+    engine(engines, "docker")
+    found = find_image("own:1", None, pulls=False)
+    variables = engines / "own.env"
+    variables.write_text("A=b\n")
+    there: Any = SimpleNamespace(name="vm", data_dir="/data")
+    sent = container_files(found, (), (variables,), there)
+    assert sent.image.env_files == ("/data/replay/env-1",)
+    assert [(file.source, file.name) for file in sent.carried[1:]] == [(str(variables), "env-1")]
+    assert sent.directory == "/data/replay"
+    here: Any = SimpleNamespace(name="local")
+    assert container_files(found, (), (variables,), here).carried == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from analysis.data.load import load_run
 from analysis.exchange import responses_of
 from analysis.stats import parse_gate
 from pagecage.errors import PagecageError
+from pagecage.model.run_files import MOST_PLAN_BYTES
 from tests.builders.command_line import called
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run
@@ -122,3 +124,10 @@ def test_a_file_that_is_no_baseline_is_refused(
     (tmp_path / "b.json").write_text(json.dumps(data))
     with pytest.raises(PagecageError, match="baseline"):
         load_runs([tmp_path / "b.json"])
+
+
+def test_a_baseline_of_any_length_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text("{")
+    os.truncate(tmp_path / "b.json", MOST_PLAN_BYTES + 1)
+    with pytest.raises(PagecageError, match=r"b\.json is longer than 256 MiB"):
+        load_baseline(tmp_path / "b.json")

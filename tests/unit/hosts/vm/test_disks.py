@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent.volume_server import CONTROL_SOCKET, DATA_SOCKET, server_argv
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import architecture
 from pagecage.hosts.host import ResourceNeeds
@@ -93,6 +94,13 @@ def test_qemu_merges_no_requests_before_a_simulated_volume_counts_them(tmp_path:
     plain, volume = monitor.devices
     assert "request_merging" not in plain
     assert volume["request_merging"] is False
+
+
+def test_a_volume_listens_on_unix_sockets_in_the_given_directory(tmp_path: Path) -> None:
+    words = server_argv(Path("/p.so"), tmp_path / "disk", tmp_path / "sockets")
+    assert words[words.index("--unix") + 1] == f"{tmp_path}/sockets/{DATA_SOCKET}"
+    assert f"control={tmp_path}/sockets/{CONTROL_SOCKET}" in words
+    assert not {"--port", "-p", "--ipaddr", "-i", "--vsock"} & set(words)
 
 
 def test_a_file_for_each_disk(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import ARCHITECTURES, VARIABLE, architecture
 from pagecage.hosts.host import ResourceNeeds
+from pagecage.hosts.vm import qemu
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.image import GuestImage
 from pagecage.hosts.vm.qemu import (
     PORTS,
@@ -20,6 +22,7 @@ from pagecage.hosts.vm.qemu import (
     QmpClient,
     has_kvm_error,
     machine_for,
+    make_sockets_dir,
     parse_forwarded_port,
     qemu_argv,
 )
@@ -76,6 +79,30 @@ def test_the_guest_reaches_nothing_and_is_reached_on_loopback_only() -> None:
     assert [part for part in net.split(",") if part.startswith("hostfwd=")] == [
         "hostfwd=tcp:127.0.0.1:0-:22"
     ]
+
+
+def test_sockets_are_in_a_directory_of_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = GuestCache(tmp_path)
+    monkeypatch.setattr(qemu, "sockets_dir", lambda _: tmp_path / "sockets")
+    for _ in range(2):
+        made = make_sockets_dir(cache)
+        assert made.stat().st_mode & 0o777 == 0o700
+        (made / "left").touch()
+    sockets = [word for word in argv() if "/s/" in word]
+    assert {word.partition(",")[0] for word in sockets} == {"socket", "unix:/s/qmp"}
+    assert not [word for word in argv() if word.startswith(("tcp:", "telnet:", "websocket:"))]
+
+
+def test_sockets_do_not_go_where_another_user_was_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's directory in /tmp cannot be removed; neither is a file removed as a tree."""
+    (tmp_path / "sockets").touch()
+    monkeypatch.setattr(qemu, "sockets_dir", lambda _: tmp_path / "sockets")
+    with pytest.raises(HostError, match="belongs to another user"):
+        make_sockets_dir(GuestCache(tmp_path))
 
 
 def test_a_comma_in_a_path_is_no_option() -> None:
