@@ -49,12 +49,17 @@ def row(page: str, name: str) -> list[str]:
 def test_a_page_says_how_fast_for_how_long_and_by_whom(top: Path) -> None:
     page = show(top, *GP3)
     assert page.splitlines()[0] == "aws-gp3  500 GiB, 6000 IOPS, 250 MiB/s, on m7i.large"
-    assert row(page, "IOPS") == ["IOPS", "6000", "aws-gp3", "7 h 35 min from full"]
+    assert row(page, "IOPS") == [
+        "IOPS",
+        "6000",
+        "aws-gp3",
+        "7 h 35 min from full, credits of m7i.large",
+    ]
     assert row(page, "bandwidth") == [
         "bandwidth",
         "262.1 MB/s (250 MiB/s)",
         "aws-gp3",
-        "3 h 14 min from full",
+        "3 h 14 min from full, credits of m7i.large",
     ]
     assert row(page, "            81.25") == [
         "81.25 MB/s (77.49 MiB/s)",
@@ -218,7 +223,7 @@ def test_data_is_unrounded_and_says_who_sets_what(top: Path) -> None:
         {"by": "e2-medium", "base": 1000, "burst": None, "credits": None},
     ]
     assert data["limits"]["read_iops"]["phases"] == [
-        {"rate": 7.5, "by": "gcp-pd-standard", "seconds": None}
+        {"rate": 7.5, "by": "gcp-pd-standard", "seconds": None, "credits_of": ""}
     ]
     assert data["cage"]["properties"] == {
         "IOReadBandwidthMax": 1258291,

@@ -15,3 +15,16 @@ def test_the_least_time_of_another_disk(top: Path) -> None:
     assert "--disk wal is another one" in pagecage(top, *words).stderr
     assert 'did you mean "wal"?' in refused(top, *words, "--disk", "wall")
     assert "fix: leave out --disk" in refused(top, "floor", "customer", *words[2:], "--disk", "x")
+
+
+def test_a_count_that_differs_from_the_requests_is_explained(top: Path) -> None:
+    """Amazon may merge neighbouring requests to 256 KiB: 28 GB are then 106,812 operations."""
+    words = ("floor", "aws-gp3", "--size", "500GiB", "--bytes", "28GB", "--reads", "220000")
+    page = pagecage(top, *words).stdout
+    assert "106,812" in page.partition("·")[0]
+    assert "220,000 reads are at least 106,812 operations: the provider may merge" in page
+    assert "·" not in pagecage(top, *words[:4], "--reads", "9000").stdout
+    large = ("floor", "azure-p10", "--bytes", "28GB", "--reads", "9")
+    assert "9 reads are at least 106,812 operations: the provider counts one" in (
+        pagecage(top, *large).stdout
+    )

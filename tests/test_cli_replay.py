@@ -101,6 +101,27 @@ def test_a_dry_run_shows_the_exact_commands(top: Path) -> None:
     assert shown.index("r1_uncaged") < len(shown)
 
 
+@pytest.mark.parametrize(
+    ("words", "is_noted"),
+    [
+        (("aws-gp3", "--size", "100GiB", "--latency-us", "900"), True),
+        (("aws-gp2", "--size", "100GiB"), True),  # with the latencies that users measured
+        (("customer",), False),
+    ],
+)
+def test_a_latency_that_no_cgroup_imposes_is_noted(
+    top: Path, words: tuple[str, ...], is_noted: bool
+) -> None:
+    done = pagecage(top, "replay", *words, *HERE, "--dry-run", "--", "true")
+    assert done.status == 0, done.stderr
+    note = f"note: {words[0]} has a latency, which a cgroup does not impose"
+    assert (note in done.stderr) is is_noted
+    assert not is_noted or "--enforced-by volume does" in done.stderr
+    if is_noted:
+        volume = (*words, "--enforced-by", "volume", *HERE, "--dry-run", "--", "true")
+        assert "does not impose" not in pagecage(top, "replay", *volume).stderr
+
+
 def test_without_the_control_and_with_another_cage(top: Path) -> None:
     shown = dry(
         top,
@@ -146,6 +167,10 @@ def test_a_share_is_of_the_data_that_are_named(top: Path) -> None:
         (("data", "gone"), ("tree",), "local", ("data",)),
         (("tree/one",), ("tree",), "vm", ()),
         (("/usr/bin", ""), (), "vm", ()),
+        (("{here}/data",), (), "vm", ("{here}/data",)),
+        (("{here}/data",), (), "volume", ("{here}/data",)),
+        (("{here}/data",), ("tree",), "local", ()),
+        (("{here}/tree/one",), ("tree",), "vm", ()),
     ],
 )
 def test_cold_files_of_here_are_copied_to_where_it_runs(
@@ -160,7 +185,8 @@ def test_cold_files_of_here_are_copied_to_where_it_runs(
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/one").write_text("below")
     monkeypatch.chdir(tmp_path)
-    assert implied_copies(cold, find_uploads(copy), host) == copied
+    there = [tuple(path.format(here=tmp_path) for path in paths) for paths in (cold, copied)]
+    assert implied_copies(there[0], find_uploads(copy), host) == there[1]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +219,24 @@ def test_a_script_and_a_binary_of_here_are_started_from_their_copies(top: Path) 
     assert " /data/replay/program/tool -a\n" in pagecage(top, *words, "./tool", "-a").stdout
     loads = (*words[:-1], "--serve", "sleep 9", "--ready-port", "80", "--load", "./serve.sh 1")
     assert " /data/replay/serve.sh 1\n" in pagecage(top, *loads).stdout
+
+
+def test_an_absolute_path_of_here_is_copied_to_the_guest(top: Path) -> None:
+    (top / "data").write_text("here")
+    words = ("replay", "customer", "--host", "vm", "--no-control", "--dry-run", "--cold")
+    done = pagecage(top, *words, str(top / "data"), "--", "cat", str(top / "data"))
+    assert " cat /data/replay/data\n" in done.stdout, done.stderr
+    assert "is on the vm host" not in done.stderr
+
+
+def test_a_program_of_the_guest_is_named_with_its_user(top: Path) -> None:
+    words = ("replay", "customer", "--host", "vm", "--dry-run")
+    note = "note: postgres must be installed in the guest, and runs there as root"
+    done = pagecage(top, *words, "--", "postgres", "-D", "data")
+    assert note in done.stderr
+    assert "PAGECAGE_VM_USER=bench" in done.stderr
+    shutil.copy("/bin/true", top / "tool")
+    assert "must be installed" not in pagecage(top, *words, "--", "./tool").stderr
 
 
 def test_a_shell_needs_a_terminal(top: Path) -> None:

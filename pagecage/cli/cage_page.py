@@ -193,9 +193,10 @@ def _speeds(
     is_bandwidth = name.endswith("bandwidth")
     for period in rate_periods(layers, start):
         rate, seconds = float(period.rate), period.seconds
-        lasts = (
-            "indefinitely" if seconds is None else f"{format_hours(float(seconds))} from {start}"
-        )
+        lasts = "indefinitely"
+        if seconds is not None:
+            whose = "" if period.credits_of == period.by else f", credits of {period.credits_of}"
+            lasts = f"{format_hours(float(seconds))} from {start}{whose}"
         yield name, format_both_rates(rate) if is_bandwidth else f"{rate:.6g}", period.by, lasts
         name = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +51,23 @@ def enforced(
         name: dilated(_with_swap(cage), factor) if cage.is_volume else cage
         for name, cage in chosen.items()
     }
+
+
+def missing_latencies(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each cage whose latency nothing imposes on a program's own files.
+
+    In the guest, data that pagecage generates get a disk with a latency instead.
+    """
+    cages = {trial.cage.name: trial.cage for trial in plan.trials if not trial.datasets}
+    for cage in cages.values():
+        simulated = cage.simulation and (
+            cage.simulation.read_latency or cage.simulation.write_latency
+        )
+        if not cage.is_volume and (cage.latency or simulated):
+            yield (
+                f"note: {cage.name} has a latency, which a cgroup does not impose;"
+                " --enforced-by volume does"
+            )
 
 
 def _with_swap(cage: Cage) -> Cage:

@@ -8,10 +8,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_page import console, named_profile, print_heading, print_rows
+from pagecage.cli.cage_page import (
+    console,
+    named_profile,
+    print_heading,
+    print_paragraphs,
+    print_rows,
+)
 from pagecage.cli.options import Positive, VolumeOptions, describe_volume
 from pagecage.cli.output import Json, notify
-from pagecage.cloud.enough import IoAmount, LimitFloor, time_floors
+from pagecage.cloud.enough import IoAmount, LimitFloor, counting_notes, time_floors
 from pagecage.cloud.profile import LimitProfile, profile_of_cage
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
@@ -56,7 +62,7 @@ def floor(
     read, written = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
     profile = _profile(name, volume, disk)
     amount = IoAmount(read, reads or 0, written, writes or 0, depth)
-    _print(profile, _floors(profile, amount), as_json)
+    _print(profile, amount, as_json)
     return EXIT_OK
 
 
@@ -83,7 +89,8 @@ def _profile(name: str, volume: VolumeOptions, disk: str | None) -> LimitProfile
     return replace(profile_of_cage(profile.cage.on_disk(disk), None), name=f"{name}, disk {disk}")
 
 
-def _print(profile: LimitProfile, floors: list[LimitFloor], as_json: bool) -> None:
+def _print(profile: LimitProfile, amount: IoAmount, as_json: bool) -> None:
+    floors = _floors(profile, amount)
     if as_json:
         print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
         return
@@ -96,6 +103,7 @@ def _print(profile: LimitProfile, floors: list[LimitFloor], as_json: bool) -> No
     out.print()
     rows = []
     for one in floors:
-        amount = format_bytes(one.amount) if "bandwidth" in one.limit else f"{one.amount:,}"
-        rows.append((one.limit, one.by, amount, format_seconds(one.seconds)))
+        counted = format_bytes(one.amount) if "bandwidth" in one.limit else f"{one.amount:,}"
+        rows.append((one.limit, one.by, counted, format_seconds(one.seconds)))
     print_rows(out, ("limit", "set by", "amount", "at least"), rows)
+    print_paragraphs(out, list(counting_notes(profile, amount)))

@@ -254,7 +254,7 @@ _SINGLE = 1.5
 
 Read-ahead raises it: 1.0 to 1.3 were seen where pages fault one after the other.
 """
-_COLOURS = {"yes": "green", "expected": "green", "not expected": "yellow", "no": "red"}
+_COLOURS = dict(zip(ANSWERS, ("green", "green", "yellow", "yellow", "red"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -414,6 +414,11 @@ def _conclusion(rows: Sequence[VolumeRow], target: float, rate: ServiceRate | No
     goal = describe_target(rate, target)
     is_reached, reach = ("reaches", "reach") if rate else ("is", "be")
     best = min(rows, key=lambda row: ANSWERS.index(row.answer or "no"))
+    if best.answer == "unknown":
+        return (
+            f"No conclusion about {goal}: the CPU of the run was emulated, and a real one needs a"
+            " fraction of its time. Repeat the run on a real CPU; `pagecage doctor` says how."
+        )
     if best.answer in ("not expected", "no"):
         fastest = min(row.prediction.seconds for row in rows)
         best = next(row for row in rows if row.prediction.seconds <= AS_FAST * fastest)

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.cli.cage_page import CATALOGUE, named_profile
-from pagecage.cli.enforcement import enforced
+from pagecage.cli.enforcement import enforced, missing_latencies
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.options import (
     ReplayOptions,
@@ -93,22 +93,32 @@ def data_bytes(paths: Sequence[str]) -> int | None:
     return sum(size_of(Path(path)) for path in paths)
 
 
+_SYSTEM = {"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr"}
+"""Folders that every host has. An absolute path below them means the host's file."""
+
+
 def implied_copies(
     cold: Sequence[str], uploads: Sequence[UploadedFile], place: str
 ) -> tuple[str, ...]:
     """Return the `--cold` paths to copy although no file of `--copy` (`uploads`) contains them.
 
-    A relative path means a file on this machine. A command that runs in another place than
-    `local`, or in the directory of the copies, reads a copy.
+    A path that exists on this machine means its file here, unless it is below a folder of the
+    system. A command that runs in another place than `local` reads a copy of it. In the directory
+    of other copies, so does a command that names it by a relative path.
     """
     if place == "local" and not uploads:
         return ()
-    relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
+    here = (path for path in cold if path and "\0" not in path and os.path.lexists(path))
     return tuple(
         path
-        for path in relative
-        if os.path.lexists(path) and path_on_host(path, uploads, "") is None
+        for path in here
+        if (not Path(path).is_absolute() or (place != "local" and not _is_of_system(path)))
+        and path_on_host(path, uploads, "") is None
     )
+
+
+def _is_of_system(path: str) -> bool:
+    return not _SYSTEM.isdisjoint(Path(path).parts[1:2])
 
 
 def is_only_here(program: str, uploads: Sequence[UploadedFile], place: str) -> bool:
@@ -333,7 +343,7 @@ def plan_for(
         files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
         restored = copied_data(options.writes, uploads := files + program, host)
         directory = _working_directory(host, place, uploads, restored)
-        _require_programs([argv[0], *loaders], host, uploads)
+        _require_programs([argv[0], *loaders], host, uploads, notify)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
@@ -350,7 +360,13 @@ def plan_for(
         )
         return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
-    return plan_on_host(options, make, notify)
+    return _noted(*plan_on_host(options, make, notify), notify)
+
+
+def _noted(plan: Plan, host: Host, notify: Notify) -> tuple[Plan, Host]:
+    for note in missing_latencies(plan):
+        notify(note)
+    return plan, host
 
 
 def _chosen_cages(
@@ -420,11 +436,24 @@ def _files(
 
 
 def _require_programs(
-    programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]
+    programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...], notify: Notify
 ) -> None:
     for program in programs if host.name == "local" and not uploads else ():
         if shutil.which(program) is None:
             raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
+    copied = {file.typed for file in uploads}
+    of_guest = [
+        program
+        for program in dict.fromkeys(programs if host.name == "vm" else ())
+        if program not in copied and path_on_host(program, uploads, "") is None
+    ]
+    if of_guest:
+        user = os.environ.get("PAGECAGE_VM_USER", "root")
+        other = "" if user != "root" else "; PAGECAGE_VM_USER=bench for an ordinary user"
+        notify(
+            f"note: {' and '.join(of_guest)} must be installed in the guest, and runs there as"
+            f" {user} (--copy-program copies this machine's{other})"
+        )
 
 
 def _working_directory(

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
@@ -18,7 +19,6 @@ from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import FleetOptions, RunOptions, chosen_conditions, definitions, is_group
 from pagecage.cli.output import Notify
 from pagecage.definitions.experiment import SIZES, Experiment
-from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.disk_speed import ASSUMED
@@ -28,6 +28,7 @@ from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
+    level_of_new_cage,
     make_plan,
     make_trials,
     treatments,
@@ -154,15 +155,26 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
         raise PagecageError(
             f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
         )
-    if "cage" in experiment.factors:
-        control = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
-        names = (*control, cage) if cage not in control else control
-    else:
-        names, levels = (cage,), {**experiment.levels, "cage": {cage: LevelTable(cage=cage)}}
+    control = tuple(name for name in experiment.factors.get("cage", ()) if name == UNCAGED)
+    new = [name for name in (cage,) if name not in control]
+    level, stored = level_of_new_cage(experiment)
+    table = {name: level.model_copy(update={"cage": name}) for name in new}
+    table |= _of_names(control, experiment.levels.get("cage", {}))
+    names = (*control, *new)
     factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
-    written = {name: list(levels) for name, levels in factors.items()}
-    definition = {**experiment.definition, "factors": written}  # a plan stores it
+    definition = {  # a plan stores it
+        **experiment.definition,
+        "factors": {name: list(levels) for name, levels in factors.items()},
+    }
+    if "cage" in (written := experiment.definition.get("levels", {})):
+        kept = dict.fromkeys(new, stored) | _of_names(control, written["cage"])
+        definition["levels"] = {**written, "cage": kept}
+    levels = {**levels, "cage": table}
     return replace(experiment, levels=levels, factors=factors, definition=definition)
+
+
+def _of_names(names: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table[name] for name in names if name in table}
 
 
 def with_driver(experiment: Experiment, driver: str | None) -> Experiment:

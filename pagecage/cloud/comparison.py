@@ -30,10 +30,11 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.units import KIB, format_hours
 from pagecage.verdicts.io_demand import IoDemand
 
-ANSWERS = ("yes", "expected", "not expected", "no")
+ANSWERS = ("yes", "expected", "unknown", "not expected", "no")
 """Answers to "is it under the target?".
 
-The whole range is, or the expected time, or only the low end, or nothing.
+The whole range is, or the expected time, or only the low end, or nothing. On an emulated CPU the
+expected time decides nothing: an answer other than yes or no is unknown.
 """
 
 
@@ -98,7 +99,7 @@ def compare_volumes(
         except PagecageError as error:
             left_out.append(LeftOut(kind.name, error.message, error.hint))
             continue
-        reached = answer(prediction, question.under_seconds)
+        reached = answer(prediction, question.under_seconds, is_emulated=demand.is_emulated)
         rows.append(VolumeRow(kind, profile, latency, prediction, reached))
 
     def order(row: VolumeRow) -> tuple[int, Fraction, Fraction, str]:
@@ -148,12 +149,19 @@ def offered_types(question: VolumeQuestion) -> list[tuple[Provider, VolumeType]]
     return found
 
 
-def answer(prediction: VolumePrediction, under_seconds: float | None) -> str | None:
+def answer(
+    prediction: VolumePrediction, under_seconds: float | None, *, is_emulated: bool = False
+) -> str | None:
     """Return the answer of ANSWERS to whether a prediction is under a target; None without one."""
     if under_seconds is None:
         return None
-    ends = (prediction.high, prediction.seconds, prediction.low)
-    return ANSWERS[sum(end > under_seconds for end in ends)]
+    if prediction.high <= under_seconds:
+        return "yes"
+    if prediction.low > under_seconds:
+        return "no"
+    if is_emulated:
+        return "unknown"
+    return "expected" if prediction.seconds <= under_seconds else "not expected"
 
 
 @dataclass(frozen=True)
@@ -186,7 +194,7 @@ def compare_instances(demand: IoDemand, question: VolumeQuestion) -> list[Instan
             limits = attached(VolumeLimits(), InstanceType(names[0], None, caps, (), ""))
             scaled = limits.scaled(question.options.scale)
             prediction = outlook.predict(LimitProfile(names[0], "", scaled, question.options.start))
-            reached = answer(prediction, question.under_seconds)
+            reached = answer(prediction, question.under_seconds, is_emulated=demand.is_emulated)
             rows.append(InstanceRow(provider.name, tuple(names), types, prediction, reached))
     return sorted(rows, key=lambda row: -row.prediction.seconds)
 

@@ -20,7 +20,7 @@ from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError
 from pagecage.model.volume_model import mean_us_at_size
-from pagecage.units import BLOCK_BYTES
+from pagecage.units import BLOCK_BYTES, format_bytes
 
 _BOTH = "reads and writes"
 
@@ -108,6 +108,24 @@ def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
         return requests
     by_size = math.ceil(size_bytes / accounting.io_size_bytes)
     return by_size if accounting.merged and size_bytes else max(requests, by_size)
+
+
+def counting_notes(profile: LimitProfile, io: IoAmount) -> Iterator[str]:
+    """Yield a sentence for each direction whose operations differ from the requests."""
+    accounting = profile.accounting
+    for name, requests, size_bytes in (
+        ("reads", io.reads, io.read_bytes),
+        ("writes", io.writes, io.written_bytes),
+    ):
+        operations = _operations(profile, requests, size_bytes)
+        if accounting is None or accounting.io_size_bytes is None or operations == requests:
+            continue
+        unit = format_bytes(accounting.io_size_bytes)
+        amount = f"{requests:,} {name}" if requests else f"{format_bytes(size_bytes)} of {name}"
+        how = f"counts one operation for each {unit} of a request"
+        if operations < requests:
+            how = f"may merge neighbouring requests to {unit}, so only the bytes count"
+        yield f"{amount} are at least {operations:,} operations: the provider {how}."
 
 
 def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:

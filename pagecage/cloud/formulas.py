@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
@@ -48,12 +48,14 @@ class LimitLayer:
 class RatePeriod:
     """A period of constant rate under full demand, and the layer that sets it.
 
-    `seconds` is None for the last period, which has no end.
+    `seconds` is None for the last period, which has no end. `credits_of` is the layer whose credits
+    end the period, which need not be the one that sets the rate.
     """
 
     rate: Fraction
     by: str
     seconds: Fraction | None
+    credits_of: str = ""
 
 
 def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[RatePeriod, ...]:
@@ -78,12 +80,14 @@ def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[Rat
             for n, credit in left.items()
             if credit and rate > layers[n].base
         }
-        seconds = min(
-            ((left[n] or Fraction(0)) / drain for n, drain in drains.items()), default=None
-        )
-        _append(periods, RatePeriod(rate, layers[rates.index(rate)].by, seconds))
-        if seconds is None:
+        ends = {n: (left[n] or Fraction(0)) / drain for n, drain in drains.items()}
+        by = layers[rates.index(rate)].by
+        if not ends:
+            _append(periods, RatePeriod(rate, by, None))
             return tuple(periods)
+        first = min(ends, key=lambda n: ends[n])
+        seconds = ends[first]
+        _append(periods, RatePeriod(rate, by, seconds, layers[first].by))
         for number, drain in drains.items():
             left[number] = (left[number] or Fraction(0)) - drain * seconds
     return ()
@@ -94,7 +98,7 @@ def _append(periods: list[RatePeriod], period: RatePeriod) -> None:
         before, total = periods.pop(), None
         if before.seconds is not None and period.seconds is not None:
             total = before.seconds + period.seconds
-        period = RatePeriod(period.rate, period.by, total)
+        period = replace(period, seconds=total)
     periods.append(period)
 
 

@@ -188,20 +188,23 @@ def _latency(profile: LimitProfile) -> Iterator[str]:
 
 
 def _imposed(floor: LatencyFloor | None, *, is_drawn: bool, is_volume: bool) -> Iterator[str]:
-    if floor is not None:
-        times = [
-            f"{us} us for a {name}"
-            for name, us in (("read", floor.read_us), ("write", floor.write_us))
-            if us
-        ]
-        yield f"The cage imposes a least latency of {' and '.join(times)}."
-    elif is_volume:
+    """Yield what imposes the latencies: a simulated volume does, a cgroup does not."""
+    times = [
+        f"{us} us for a {name}"
+        for name, us in (("read", floor and floor.read_us), ("write", floor and floor.write_us))
+        if us
+    ]
+    imposed = "the latencies"
+    if times and not is_drawn:
+        imposed = f"a least latency of {' and '.join(times)}"
+    has_latency = is_drawn or bool(times)
+    if is_volume:
         yield (
-            "A simulated volume imposes the latencies."
-            if is_drawn
-            else ("The simulated volume has no latency within its limits.")
+            f"A simulated volume imposes {imposed}."
+            if has_latency
+            else "The simulated volume has no latency within its limits."
         )
     else:
-        yield "The cage imposes no latency: within its limits, an I/O is as fast as the disk below."
-        if is_drawn:
-            yield "With --enforced-by volume, a simulated volume imposes the latencies."
+        yield "A cgroup imposes no latency: within its limits, an I/O is as fast as the disk below."
+        if has_latency:
+            yield f"With --enforced-by volume, a simulated volume imposes {imposed}."

@@ -238,6 +238,8 @@ def walk(needs: Sequence[WindowNeed], meters: Sequence[IoMeter], volume: str) ->
 
 EXPECTED = ErrorFactors(serial=0.25)
 LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.25)
+LOWEST_EMULATED = ErrorFactors(held=0.90, disk=0.80, free=0.0, capped=0.0)
+"""On an emulated CPU, nothing shows how little of the program's own time a real one needs."""
 HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25, serial=0.75)
 """Factors of the expected time and of the ends of the range, which cover COVERED of the stored
 trials.
@@ -293,7 +295,8 @@ class VolumeOutlook:
         greatest = latency.greatest if latency else None
         usual = _expected_latency(demand, latency)
         shared = known.combined is not False
-        self._low = Assumptions("fewest", known.combined is True, least, errors=LOWEST)
+        lowest = LOWEST_EMULATED if demand.is_emulated else LOWEST
+        self._low = Assumptions("fewest", known.combined is True, least, errors=lowest)
         self._expected = Assumptions("expected", shared, usual, errors=EXPECTED)
         self._high = Assumptions("most", shared, greatest, True, HIGHEST)
         self._needs = {

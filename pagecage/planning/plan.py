@@ -13,6 +13,7 @@ from typing import Any
 from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
+from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import (
@@ -68,6 +69,27 @@ def selected(
         return every
     chosen = covering(every)
     return [treatment for treatment in every if treatment in chosen]
+
+
+def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, dict[str, Any]]:
+    """Return what a cage takes over from the caged levels that it replaces, such as a cold cache.
+
+    The second is the table that the definition stores. Both are without the cage. Raises
+    PagecageError if the replaced levels differ.
+    """
+    factor, table = experiment.factors.get("cage", ()), experiment.levels.get("cage", {})
+    names = [name for name in factor if name != UNCAGED] or list(factor)
+    without = {"cage": None}
+    levels = [table.get(name, LevelTable()).model_copy(update=without) for name in names]
+    if any(vars(level) != vars(levels[0]) for level in levels):
+        raise PagecageError(
+            f"the caged levels of {experiment.name} differ in more than the cage: {names}",
+            "give them the same settings, or add the cage to the experiment's levels",
+        )
+    stored = experiment.definition.get("levels", {}).get("cage", {})
+    kept = dict(stored.get(names[0], {})) if names else {}
+    kept.pop("cage", None)
+    return (levels[0] if names else LevelTable()), kept
 
 
 PLAN_VERSION = 1

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.definitions.experiment import Experiment
-from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
+from pagecage.planning.plan import level_of_new_cage
 from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
 SWEEP_PREFIX = "sweep-"
@@ -114,17 +114,16 @@ def sweep_experiment(
         for name, level in pinned.items()
         if level in (table := experiment.levels.get(name, {}))
     }
+    level, stored = level_of_new_cage(experiment)
+    varied = {word: level.model_copy(update={"cage": name}) for word, name in names.items()}
     return replace(
         experiment,
         name=f"{SWEEP_PREFIX}{experiment.name}",
         factors=factors,
         exclude=(),
         claims=(),
-        levels={
-            **kept,
-            vary.property: {word: LevelTable(cage=name) for word, name in names.items()},
-        },
-        definition=_definition(experiment, factors, vary, cage),
+        levels={**kept, vary.property: varied},
+        definition=_definition(experiment, factors, vary, cage, stored),
     )
 
 
@@ -152,7 +151,11 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
 
 
 def _definition(
-    experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: LimitVariation, cage: str
+    experiment: Experiment,
+    factors: Mapping[str, tuple[str, ...]],
+    vary: LimitVariation,
+    cage: str,
+    stored: Mapping[str, Any],
 ) -> dict[str, Any]:
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
@@ -161,6 +164,7 @@ def _definition(
     for key in ("claims", "headline", "findings", "story", "exclude"):
         kept.pop(key, None)
     tables = dict(kept.get("levels", {}))
+    tables |= {vary.property: dict.fromkeys(vary.values, stored)} if stored else {}
     return {
         **kept,
         "question": f"{how.format(name)} in {cage} under other values of {vary.property}?",

@@ -9,13 +9,9 @@ from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import KIB, format_bytes, format_seconds
 from pagecage.verdicts.counters import Rows, disk_views, io_difference, measured_seconds
-from pagecage.verdicts.limits import (
-    cap_buckets,
-    cap_change_count,
-    is_io_cap,
-    requested_caps,
-)
+from pagecage.verdicts.limits import cap_buckets, is_io_cap, requested_caps
 from pagecage.verdicts.verdict import Amplification, TimeFloor
+from pagecage.verdicts.volume_account import rate_changes
 from pagecage.verdicts.windows import (
     WAITING,
     BindingLimit,
@@ -247,13 +243,15 @@ class IoDemand:
 
     `used_share` is the share of a cap that the program used while one held it back; 1 if none did.
     `covered_share` is the share of the whole pass that the trial covered. `largest_request_bytes`
-    is the disk's bound on one request; None if unknown.
+    is the disk's bound on one request; None if unknown. If `is_emulated`, the program's own time is
+    several times that of a real CPU.
     """
 
     windows: tuple[DemandWindow, ...]
     used_share: float = 1.0
     covered_share: float = 1.0
     largest_request_bytes: int | None = None
+    is_emulated: bool = False
 
     @property
     def free_seconds(self) -> float:
@@ -306,8 +304,9 @@ def io_demand(record: Record, series: Rows) -> IoDemand | str:
     if not windows:
         return "the measured part did not end"
     has_credits = any(one.bucket.rate > one.bucket.base for one in cap_buckets(record))
-    if has_credits or any(cap_change_count(record, name) for name in IO_STAT_KEY):
-        return "burst credits or a shared limit changed the cap while the trial ran"
+    # A limit that reads and writes share is divided by their use, which the windows' caps follow.
+    if has_credits or rate_changes(record):
+        return "burst credits changed the cap while the trial ran"
     needs = [_demand_window(record, window) for window in windows]
     largest_kb = (record.device.queue_settings or {}).get("max_sectors_kb")
     return IoDemand(
@@ -315,6 +314,7 @@ def io_demand(record: Record, series: Rows) -> IoDemand | str:
         _used_share([pair for pair in zip(windows, needs, strict=True) if pair[1].is_capped]),
         record.response.get("covered_fraction") or 1.0,
         int(largest_kb) * KIB if largest_kb else None,
+        bool(record.emulated),
     )
 
 

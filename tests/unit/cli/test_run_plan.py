@@ -53,6 +53,39 @@ def test_renamed_levels_do_not_outlive_the_choice() -> None:
     assert cages_used(with_cage(renamed, "tight")) == {"uncaged", "tight"}
 
 
+def cold(*names: str) -> Any:
+    """Return an experiment whose levels of these cages have a cold cache, as `init` writes it."""
+    return replace(
+        CAGED,
+        levels={**CAGED.levels, "cage": {name: level_table(cache="cold") for name in names}},
+        definition={
+            **CAGED.definition,
+            "levels": {"cage": {name: {"cache": "cold"} for name in names}},
+        },
+    )
+
+
+def test_a_cold_start_stays_cold_in_another_cage() -> None:
+    chosen = with_cage(cold("uncaged", "tenth"), "tight")
+    trials = make_trials(chosen, CAGES, CHOICES)
+    assert {trial.cage.name: trial.cache for trial in trials} == {
+        "uncaged": "cold",
+        "tight": "cold",
+    }
+    assert chosen.definition["levels"]["cage"] == {
+        "tight": {"cache": "cold"},
+        "uncaged": {"cache": "cold"},
+    }
+    only = make_trials(with_cage(cold("uncaged", "tenth"), "uncaged"), CAGES, CHOICES)
+    assert {(trial.cage.name, trial.cache) for trial in only} == {("uncaged", "cold")}
+
+
+def test_caged_levels_that_differ_leave_open_what_another_cage_takes_over() -> None:
+    both = replace(cold("tenth"), factors={"cage": ("tenth", "tight"), "pattern": ("a",)})
+    with pytest.raises(PagecageError, match="differ in more than the cage"):
+        with_cage(both, "uncaged")
+
+
 def test_an_experiment_without_cages_gets_one() -> None:
     assert cages_used(with_cage(BASE, "tight")) == {"tight"}
 

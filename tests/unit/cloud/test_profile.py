@@ -172,9 +172,13 @@ def test_the_test_bucket_drains_in_twenty_seconds() -> None:
 def test_two_buckets_drain_one_after_the_other() -> None:
     volume = LimitLayer("volume", Fraction(100), Fraction(300), Fraction(2000))
     machine = LimitLayer("machine", Fraction(50), Fraction(1000), Fraction(5000))
-    found = [(p.rate, p.by, p.seconds) for p in rate_periods([volume, machine])]
+    found = [(p.rate, p.by, p.seconds, p.credits_of) for p in rate_periods([volume, machine])]
     # 10 s at 300 use 2500 of the machine's 5000; the rest lasts 50 s at 100.
-    assert found == [(300, "volume", 10), (100, "volume", 50), (50, "machine", None)]
+    assert found == [
+        (300, "volume", 10, "volume"),
+        (100, "volume", 50, "machine"),
+        (50, "machine", None, ""),
+    ]
 
 
 def test_a_burst_without_a_bucket_never_ends() -> None:
@@ -335,7 +339,7 @@ def test_notes_name_differences_between_provider_and_cage() -> None:
         "share each limit",
         "above 1 MiB counts as several",
         "in steps of 128 KiB gets",
-        "The cage imposes no latency",
+        "A cgroup imposes no latency",
     ):
         assert word in text
     assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in text
@@ -454,13 +458,16 @@ def test_notes_say_what_a_latency_is_based_on() -> None:
     )
     assert "at the provider: sub-millisecond; no distribution is published." in only_words
     measured = text_of(profile("aws-gp2", VolumeRequest(1024 * GIB)))
-    assert "The cage imposes no latency" in measured
+    assert "A cgroup imposes no latency" in measured
     assert "With --enforced-by volume, a simulated volume imposes the latencies." in measured
     assert "Requests of every size take the latency of the one size" in measured
     assert "Latency of reads: The thread does not name the type" in measured
     asked = text_of(profile("aws-gp2", VolumeRequest(1024 * GIB), "", CageOptions(latency_us=7)))
-    assert "a least latency of 7 us for a read and 7 us for a write" in asked
-    assert "--enforced-by" not in asked
+    least = "a least latency of 7 us for a read and 7 us for a write"
+    assert f"With --enforced-by volume, a simulated volume imposes {least}." in asked
+    assert "A cgroup imposes no latency" in asked
+    latency = profile("aws-st1", VolumeRequest(1024 * GIB), "", CageOptions(latency_us=7))
+    assert f"A simulated volume imposes {least}." in text_of(replace(latency, enforced_by="volume"))
 
 
 def test_notes_on_the_kernel_do_not_apply_to_a_simulated_volume() -> None:

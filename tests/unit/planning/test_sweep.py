@@ -12,6 +12,7 @@ from analysis.data.load import load_run
 from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
+from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CreditBucket
 from pagecage.model.record import append_record, read_records
@@ -115,6 +116,21 @@ def test_the_plan_has_one_trial_a_value_of_the_chosen_treatment(experiment):
     assert {t.treatment["load"] for t in plan.trials} == {"lazy-random"}
     assert UNCAGED not in {t.cage.name for t in plan.trials}
     assert plan.document["definition"]["claims"] == []
+
+
+def test_a_cold_start_stays_cold_under_every_value(experiment):
+    cold = {"uncaged": LevelTable(cache="cold"), "slow": LevelTable(cache="cold")}
+    stored = {"cage": {name: {"cache": "cold"} for name in cold}}
+    started = replace(
+        experiment,
+        factors={"cage": tuple(cold)},
+        levels={"cage": cold},
+        definition={**experiment.definition, "levels": stored},
+    )
+    varied = parse_vary("IOReadIOPSMax=250", TENTH)
+    one = sweep_experiment(started, "tenth", varied, {})
+    assert {level.cache for level in one.levels["IOReadIOPSMax"].values()} == {"cold"}
+    assert one.definition["levels"]["IOReadIOPSMax"]["250"] == {"cache": "cold"}
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ BUCKET = {
 
 @pytest.mark.parametrize(
     ("rate", "changed_after", "is_predicted"),
-    [(1000, None, False), (500, 1.0, False), (500, None, True)],
+    [(1000, None, False), (500, 1.0, True), (500, None, True)],
 )
-def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predicted):
+def test_a_cap_that_credits_changed_is_not_predicted(rate, changed_after, is_predicted):
     record, series = stored("iops")
     start = record.measured.start_monotonic_seconds
     changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
