@@ -18,14 +18,26 @@ import nbformat
 
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import Finding, evaluate_findings, open_questions
-from analysis.articles.pages import answers_report, article_table, coverage, host_table
+from analysis.articles.pages import (
+    answers_report,
+    article_table,
+    causes_and_needs,
+    coverage,
+    host_table,
+)
 from analysis.articles.ratios import (
     HostedScorecard,
     hosted_scorecard,
     published_ratios,
     run_by_experiment,
 )
-from analysis.articles.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
+from analysis.articles.scorecard import (
+    VERDICTS,
+    Deviation,
+    Scorecard,
+    ScoredClaim,
+    count_verdicts,
+)
 from analysis.articles.tables import (
     MEANINGS,
     Column,
@@ -220,12 +232,14 @@ def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
 _BELOW = {
     **dict.fromkeys(("host", "run"), "measured"),
     **dict.fromkeys(("reason", "rule changed"), "verdict"),
-    "origin": "published",
+    **dict.fromkeys(("kind", "origin"), "published"),
 }
 """Columns that are shown in small below another column's text."""
 
 
-def scorecard_page(scored: HostedScorecard, reports: Collection[str]) -> str:
+def scorecard_page(
+    scored: HostedScorecard, reports: Collection[str], deviations: Sequence[Deviation] = ()
+) -> str:
     """Return the page as Markdown; `reports` are the experiments that have a report."""
     every = columns(scored)
     shown = [column for column in every if column.heading not in _BELOW]
@@ -246,6 +260,8 @@ def scorecard_page(scored: HostedScorecard, reports: Collection[str]) -> str:
     )
     return f"""# Every published figure
 
+{scored.card.headline()}
+
 The experiments retrace five articles. Each row is one of their figures, with the measurement of the
 newest run. {coverage(scored).text}
 
@@ -255,6 +271,8 @@ newest run. {coverage(scored).text}
 ## By host
 
 {hosts}
+
+{_raw_html(f'<div class="totals scroll">{blocks_html(causes_and_needs(scored.card, deviations))}</div>')}
 
 ## All rows
 
@@ -296,11 +314,18 @@ _BUILD_SECONDS = 900.0
 _OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
 
 
-def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) -> Path:
+def publish(
+    top: Path,
+    stored: Sequence[Run],
+    named: Sequence[Path],
+    out: Path,
+    deviations: Sequence[Deviation] = (),
+) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    Each run is redacted first, and a report is made of what is left. An existing site is replaced
-    when the new one is complete. Raises PagecageError if there is no run to show, if `out` holds
+    Each run is redacted first, and a report is made of what is left. `deviations` are causes of
+    figures that do not hold on the stored runs. An existing site is replaced when the new one is
+    complete. Raises PagecageError if there is no run to show, if `out` holds
     something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
@@ -323,7 +348,7 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
         }
         shown = {name: redacted[run.path] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
-        _lay_out(top, shown, [redacted[run.path] for run in stored], source)
+        _lay_out(top, shown, [redacted[run.path] for run in stored], source, deviations)
         argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
         done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
         if not done.ok:
@@ -365,7 +390,13 @@ def _redacted(run: Run, folder: Path) -> Run:
     return load_run(folder)
 
 
-def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: Path) -> None:
+def _lay_out(
+    top: Path,
+    runs: Mapping[str, Run],
+    stored: Sequence[Run],
+    source: Path,
+    deviations: Sequence[Deviation],
+) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
     from analysis.figures.panels import thumbnail_svg
 
@@ -391,7 +422,7 @@ def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: 
     scored = hosted_scorecard(experiments, stored)
     answers = to_markdown(answers_report(open_questions(experiments, scored.runs)))
     (source / "index.md").write_text(index(runs, scored.card, documents))
-    (source / "scorecard.md").write_text(scorecard_page(scored, runs))
+    (source / "scorecard.md").write_text(scorecard_page(scored, runs, deviations))
     (source / "answers.md").write_text(answers)
 
 

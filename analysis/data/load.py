@@ -201,6 +201,12 @@ class JudgedTrial:
         )
 
     @property
+    def is_ended_apart_from_noise(self) -> bool:
+        """True if it ended with or without a right answer, and noise alone excludes it."""
+        has_ended = self.verdicts.is_data_point or self.record.outcome == "wrong_answer"
+        return has_ended and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+
+    @property
     def is_wrong(self) -> bool:
         """True if it gave a wrong answer and is not excluded; the record's error describes it."""
         return self.record.outcome == "wrong_answer" and not self.verdicts.excluded
@@ -351,6 +357,15 @@ class _JudgedRecords:
         return self._known[record.trial_id]
 
 
+def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
+    """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
+    table = (definition.get("sizes") or {}).get(size) or {}
+    if places := {} if table.get("dataset") else table.get("places"):
+        return ", ".join(f"{name} {value}" for name, value in places.items())
+    files, each = table.get("files", 1), table.get("dataset") or "another size"
+    return f"{files} x {each}" if files > 1 else str(each)
+
+
 def excluded_trials(run: Run) -> list[JudgedTrial]:
     """Return the trials that have an answer but are not averaged in."""
     return [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
@@ -366,18 +381,23 @@ def with_included(run: Run, trial_ids: Collection[str]) -> Run:
 
 
 @contextmanager
-def bundled_runs(folder: Path) -> Iterator[list[Run]]:
-    """Load the run of every bundle in a folder, in the order of their file names.
+def bundled_runs(*places: Path) -> Iterator[list[Run]]:
+    """Load the run of every bundle; a place is a bundle, or a folder of them in their order.
 
     The runs' files exist within the context only. A folder without bundles gives no run. Raises
-    PagecageError if the folder does not exist, and for an invalid bundle or run.
+    PagecageError if a place does not exist, and for an invalid bundle or run.
     """
-    if not folder.is_dir():
-        raise PagecageError(f"{folder} is not a folder", "pagecage bundle RUN --out FOLDER/FILE")
+    bundles: list[Path] = []
+    for place in places:
+        if not place.exists() or not (place.is_dir() or place.name.endswith(SUFFIX)):
+            hint = "pagecage bundle RUN --out FOLDER/FILE"
+            raise PagecageError(f"{place} is not a folder or a bundle", hint)
+        bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
     with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
         runs = []
-        for bundle in sorted(folder.glob(f"*{SUFFIX}")):
-            target = Path(scratch) / bundle.name.removesuffix(SUFFIX)
+        for number, bundle in enumerate(bundles):
+            target = Path(scratch) / str(number) / bundle.name.removesuffix(SUFFIX)
+            target.parent.mkdir()
             unpack(bundle, target)
             try:
                 runs.append(load_run(target))
