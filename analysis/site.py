@@ -241,23 +241,11 @@ def scorecard_page(
     scored: HostedScorecard, reports: Collection[str], deviations: Sequence[Deviation] = ()
 ) -> str:
     """Return the page as Markdown; `reports` are the experiments that have a report."""
-    every = columns(scored)
-    shown = [column for column in every if column.heading not in _BELOW]
-    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
-    rows = []
-    for row in scored.card.rows:
-        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
-        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
-    newline = "\n"
-    table = (
-        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
-        '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
-    )
     articles, hosts = (
         _raw_html(f'<div class="totals">{blocks_html((totals(scored),))}</div>')
         for totals in (article_table, host_table)
     )
+    causes = blocks_html(causes_and_needs(scored.card, deviations))
     return f"""# Every published figure
 
 {scored.card.headline()}
@@ -272,13 +260,29 @@ newest run. {coverage(scored).text}
 
 {hosts}
 
-{_raw_html(f'<div class="totals scroll">{blocks_html(causes_and_needs(scored.card, deviations))}</div>')}
+{_raw_html(f'<div class="totals scroll">{causes}</div>')}
 
 ## All rows
 
 Click a heading to sort the table, or a button to filter it.
 
-{_raw_html(table)}"""
+{_raw_html(_row_table(scored, reports))}"""
+
+
+def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
+    every = columns(scored)
+    shown = [column for column in every if column.heading not in _BELOW]
+    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
+    rows = []
+    for row in scored.card.rows:
+        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
+        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
+    newline = "\n"
+    return (
+        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
+        '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
+    )
 
 
 def _chips(scored: HostedScorecard) -> str:
@@ -323,10 +327,9 @@ def publish(
 ) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    Each run is redacted first, and a report is made of what is left. `deviations` are causes of
-    figures that do not hold on the stored runs. An existing site is replaced when the new one is
-    complete. Raises PagecageError if there is no run to show, if `out` holds
-    something other than a site, or if Sphinx fails.
+    Each run is redacted first. `deviations` are causes of figures that do not hold on the stored
+    runs. An existing site is replaced at the end. Raises PagecageError if there is no run to show,
+    if `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
     if out.exists() and not out.is_dir():
@@ -342,25 +345,27 @@ def publish(
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
         given = {run.path: run for run in (*stored, *runs.values())}
-        redacted = {
-            path: _redacted(run, scratch / f"run-{number}")
-            for number, (path, run) in enumerate(given.items())
-        }
+        numbered = enumerate(given.items())
+        redacted = {path: _redacted(run, scratch / f"run-{n}") for n, (path, run) in numbered}
         shown = {name: redacted[run.path] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
         _lay_out(top, shown, [redacted[run.path] for run in stored], source, deviations)
-        argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
-        done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
-        if not done.ok:
-            first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
-            message = f"the site could not be built: {first}"
-            raise PagecageError(message, "pagecage show NAME --html", EXIT_FAILED)
+        _build(source, made)
         _protect(made)
         if out.exists():
             out.rename(scratch / "before")
         made.rename(out)
         sync_folder(out.parent)
     return out / "index.html"
+
+
+def _build(source: Path, made: Path) -> None:
+    argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
+    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
+    if not done.ok:
+        first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
+        message = f"the site could not be built: {first}"
+        raise PagecageError(message, "pagecage show NAME --html", EXIT_FAILED)
 
 
 def _runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:

@@ -100,7 +100,9 @@ def test_a_page_of_no_bundle_has_every_row_and_no_run(
     assert f"0 of {len(ROWS)} rows have a measured figure, from 0 runs." in text
     assert "There is no bundle of a run yet." in text
     by_article = text.partition("## By article")[2].partition("## By host")[0]
-    totals = [line.split(" | ")[-1].strip(" |") for line in by_article.splitlines() if "| 00" in line]
+    totals = [
+        line.split(" | ")[-1].strip(" |") for line in by_article.splitlines() if "| 00" in line
+    ]
     assert (len(totals), sum(map(int, totals))) == (ARTICLES, len(ROWS))
     assert (
         page("answers", tmp_path, capsys).count("Open: no run here has answered it.") == QUESTIONS
@@ -115,7 +117,7 @@ def test_one_bundle_is_read_without_being_unpacked_beside_it(
     text = page("claims", tmp_path, capsys)
     name = bundle.name.removesuffix(SUFFIX)
     assert "from 1 run." in text
-    assert f"| emulated guest | {name} |" in text
+    assert f"| residency-map | {name} | smoke | emulated guest |" in text
     assert [path.name for path in tmp_path.iterdir()] == [bundle.name]
 
 
@@ -123,7 +125,7 @@ def test_another_machines_bundle_is_shown_next_to_the_stored_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [own] = BUNDLES.glob(f"*-residency-map-vm{SUFFIX}")
-    [theirs] = BUNDLES.glob(f"*-residency-map-local{SUFFIX}")
+    [theirs] = BUNDLES.glob(f"*-cgroup-ownership-local{SUFFIX}")
     shutil.copy(own, tmp_path)
     arguments = ["claims", "--bundles", str(tmp_path), "--from", str(theirs)]
     assert called([*arguments, "--json"]) == 0

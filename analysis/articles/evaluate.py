@@ -267,7 +267,10 @@ def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleR
     if not count:
         return None, (False, f"{path} has no function {beginning!r}")
     low, high, reason = _bounds({**claim, "rule": "absolute"}, count)
-    return float(count), (low <= count <= high, f"lines of {claim['key']} without comments; {reason}")
+    return float(count), (
+        low <= count <= high,
+        f"lines of {claim['key']} without comments; {reason}",
+    )
 
 
 MOSTLY = 0.5
@@ -283,7 +286,9 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
         given = run.definition
-        measured, published = (describe_dataset(given, s) for s in (run.plan["size"], PUBLISHED_SIZE))
+        measured, published = (
+            describe_dataset(given, s) for s in (run.plan["size"], PUBLISHED_SIZE)
+        )
         size = "" if is_full else f"published at {published}, measured at {measured}"
         where = "measured on emulated hardware" if emulated else ""
         return " and ".join(filter(None, (size, where)))

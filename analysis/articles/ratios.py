@@ -290,26 +290,21 @@ def hosted_scorecard(
     if twice := next((str(r.plan["run_id"]) for r in others if r.plan["run_id"] in by_id), None):
         raise PagecageError(f"{twice} is already among the runs", "leave it out of --from")
     cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
-    own = [*zip(*(card.rows for card in cards), strict=True)]
-    names, compared = [name for name, _ in evaluated], []
+    names, own, compared = [name for name, _ in evaluated], cards[:], []
     for run in others:
-        rows = scorecard(experiments, {run.plan["experiment"]: run}, only).rows
         machine = machine_of(run) or "an unknown machine"
-        compared.append(_compared(run, machine, rows, [_preferred(each, names) for each in own]))
-        cards.append(replace(cards[0], rows=rows))
-        evaluated.append((machine, {}))
-    by_id |= {str(run.plan["run_id"]): run for run in others}
-    names = [name for name, _ in evaluated]
-    rows = zip(*(card.rows for card in cards), strict=True)
-    preferred = tuple(_preferred(each, names) for each in rows)
-    return HostedScorecard(replace(cards[0], rows=preferred), by_id, tuple(compared))
+        theirs = scorecard(experiments, {run.plan["experiment"]: run}, only)
+        compared.append(_compared(run, machine, theirs, _preferred(own, names)))
+        names.append(machine)
+        cards.append(theirs)
+        by_id[str(run.plan["run_id"])] = run
+    card = replace(cards[0], rows=_preferred(cards, names))
+    return HostedScorecard(card, by_id, tuple(compared))
 
 
-def _compared(
-    run: Run, machine: str, rows: Sequence[ScoredClaim], own: Sequence[ScoredClaim]
-) -> OtherRun:
+def _compared(run: Run, machine: str, card: Scorecard, own: Sequence[ScoredClaim]) -> OtherRun:
     found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
-    for theirs, ours in zip(rows, own, strict=True):
+    for theirs, ours in zip(card.rows, own, strict=True):
         if theirs.verdict in DECIDED and theirs.run:
             is_same = "same" if theirs.verdict == ours.verdict else "different"
             found[is_same if ours.verdict in DECIDED else "alone"].append(theirs.id)
@@ -328,7 +323,12 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
     return data
 
 
-def _preferred(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
+def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:
+    """Return the best of each row; `names` are the hosts of the cards."""
+    return tuple(_best(rows, names) for rows in zip(*(card.rows for card in cards), strict=True))
+
+
+def _best(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
     first = max(rows, key=_strength)  # max() returns the first of equal ones
     others = [
         f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"

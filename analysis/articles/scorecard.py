@@ -120,8 +120,8 @@ class Scorecard:
             f"{mechanism['held']} of {mechanism['all']} mechanisms are reproduced, by {distinct}"
             f" distinct measurements; {mechanism['not_held']} are not, and"
             f" {_left(mechanism)} are open. Of {absolute['all']} absolute figures of other"
-            f" machines, {absolute['held']} are within their factor, {absolute['not_held']} are not,"
-            f" and {_left(absolute)} are open. {construction['all']} figures are fixed by the"
+            f" machines, {absolute['held']} are within their factor, {absolute['not_held']} are"
+            f" not, and {_left(absolute)} are open. {construction['all']} figures are fixed by the"
             " definition or the set-up and count as neither."
         )
 
@@ -158,10 +158,10 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     rules, scored = rules_of(definitions), []
     for row in rows:
         if only is None or only in row.experiments:
-            names = row.experiments if only is None else (only,)
-            claims = {} if row.untestable else rules.get(row.id, {})
-            claims = {name: _completed(row, claims[name]) for name in names if name in claims}
-            claim = _score(row, names, claims, definitions, newest)
+            tested_by = row.experiments if only is None else (only,)
+            known = {} if row.untestable else rules.get(row.id, {})
+            claims = {name: _completed(row, known[name]) for name in tested_by if name in known}
+            claim = _score(row, tested_by, claims, definitions, newest)
             days = (date.changed for (id_, _), date in dates.items() if id_ == row.id)
             scored.append(replace(claim, origin=row.origin, rule_changed=max(days, default=None)))
     return Scorecard(tuple(scored), read_titles(experiments))
@@ -210,16 +210,10 @@ def _score(
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
         if isinstance(result, ClaimResult):
-            run = newest.get(name)
-            copied: dict[str, Any] = {key: getattr(result, key) for key in _COPIED}
-            scored = ScoredClaim(
-                row.id,
-                names[0],
-                **copied,
-                remark=row.remark,
-                run=str(run.plan["run_id"]) if run else None,
-                measurement=_measurement(name, claim),
-            )
+            run, same = newest.get(name), {key: getattr(result, key) for key in _COPIED}
+            same |= {"remark": row.remark, "measurement": _measurement(name, claim)}
+            run_id = str(run.plan["run_id"]) if run else None
+            scored = ScoredClaim(row.id, names[0], **same, run=run_id)
             return _with_needs(scored, claims, definitions)
         reason = reason or result
     if not reason and any(name in definitions for name in names):
@@ -251,7 +245,7 @@ def _with_needs(
     if not claims or row.verdict in DECIDED:
         return row
     name, claim = next(iter(claims.items()))
-    machine, command = what_decides(name, claim, definitions[name], row)
+    machine, command = what_decides(name, claim, definitions[name], row.verdict, row.n)
     return replace(row, machine=machine, command=command)
 
 
@@ -357,10 +351,9 @@ def read_deviations(folder: Path) -> tuple[Deviation, ...]:
                 f"{path}: the deviation of {table.get('claims')} is incomplete",
                 f"give it {', '.join(sorted(_KEYS))}, and {' or '.join(sorted(_TESTS))}",
             )
-    lists = ("claims", "evidence")
     found = tuple(
-        Deviation(**{key: tuple(v) if key in lists else v for key, v in table.items()})
-        for table in tables
+        Deviation(**{**t, "claims": tuple(t["claims"]), "evidence": tuple(t["evidence"])})
+        for t in tables
     )
     ids = [id_ for deviation in found for id_ in deviation.claims]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):

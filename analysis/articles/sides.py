@@ -248,9 +248,7 @@ _FROM_IOSTAT: Mapping[str, Callable[[_Second], float]] = {
 """Functions of one line of iostat, by the name of the response."""
 
 
-def _usual_second(
-    run: Run, trial: JudgedTrial, figure: Callable[[_Second], float]
-) -> float | None:
+def _usual_second(run: Run, trial: JudgedTrial, figure: Callable[[_Second], float]) -> float | None:
     """Return the median of the seconds in which the disk read; None if iostat saw none.
 
     The articles print single lines of iostat, from the middle of a run. A mean over the run would
@@ -277,15 +275,15 @@ SIDES = ("where", "over", "than", "than_over")
 
 def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the claim, and once more for each entry of `also`, with its levels exchanged."""
+    where = claim.get("where") or {}
+    sides = {key: claim[key] for key in SIDES if claim.get(key)}
     arms = [claim]
     for levels in claim.get("also") or ():
-        first = claim.get("where") or {}
-
-        def exchanged(side: Mapping[str, str], levels: Mapping[str, str] = levels) -> Any:
-            same = {name for name in levels if side.get(name) == first.get(name)}
-            return {name: levels[name] if name in same else level for name, level in side.items()}
-
-        arms.append({**claim, **{key: exchanged(claim[key]) for key in SIDES if claim.get(key)}})
+        changed = {
+            key: {n: levels[n] if n in levels and v == where.get(n) else v for n, v in side.items()}
+            for key, side in sides.items()
+        }
+        arms.append({**claim, **changed})
     return arms
 
 

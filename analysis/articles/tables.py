@@ -273,7 +273,9 @@ def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
     text = format_in_unit(row.measured, row.unit)
     about = [f"n {row.n}"] if row.n else []
     if row.low is not None and row.high is not None and row.n > 1:
-        about.insert(0, format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high))))
+        about.insert(
+            0, format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
+        )
     if about and row.measured is not None:
         text = f"{text} ({', '.join(about)})"
     return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text

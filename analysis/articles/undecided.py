@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from analysis.articles.sides import PUBLISHED_SIZE
 from analysis.data.load import describe_dataset
 
 _BY_RESPONSE = {
-    "loads_": "a machine whose processor samples loads (perf mem), such as one without a hypervisor",
+    "loads_": "a machine whose processor samples loads (perf mem), without a hypervisor",
     "lower_device_": "a machine whose data lie on a stacked disk, such as LVM or LUKS",
     "pass_last_tenth_": "a machine that nothing else uses for a day",
     "pass_hike_": "a machine that nothing else uses for a day",
@@ -19,20 +19,17 @@ _REPEATS, _MANY_REPEATS = 3, 10
 """Repeats for a figure that rests on one trial, and for one whose interval is too wide."""
 
 
-class Measured(Protocol):
-    """What is known about a claim: its verdict, and the number of trials on which it rests."""
-
-    @property
-    def verdict(self) -> str: ...
-
-    @property
-    def n(self) -> int: ...
-
-
 def what_decides(
-    experiment: str, claim: Mapping[str, Any], definition: Mapping[str, Any], row: Measured
+    experiment: str,
+    claim: Mapping[str, Any],
+    definition: Mapping[str, Any],
+    verdict: str,
+    n: int,
 ) -> tuple[str, str]:
-    """Return the machine that would decide a claim, and the command to run there."""
+    """Return the machine that would decide a claim, and the command to run there.
+
+    The claim has this verdict here, by `n` trials.
+    """
     command = f"make experiment NAME={experiment} SIZE={PUBLISHED_SIZE}"
     response = str(claim.get("response") or "")
     if claim.get("over_boot"):
@@ -42,8 +39,8 @@ def what_decides(
             return machine, command
     if claim["rule"] == "decoded":
         return "a kernel whose functions can be traced, such as the guest's", f"{command} HOST=vm"
-    if row.verdict == "undecided":
-        repeats = _REPEATS if row.n < 2 else _MANY_REPEATS
+    if verdict == "undecided":
+        repeats = _REPEATS if n < 2 else _MANY_REPEATS
         return "the same machine, with more repeats", f"{command} REPEATS={repeats}"
     size = (definition.get("sizes") or {}).get(PUBLISHED_SIZE) or {}
     data = describe_dataset(definition, PUBLISHED_SIZE) if size.get("dataset") else ""

@@ -44,8 +44,8 @@ class ClaimTable(StrictTable):
     this id. `over` selects the other side of a ratio, an ordering, a bound or a difference. `key`
     names the part of the definition that the rule `config` compares, or the function that the rule
     `source_lines` counts. The rule `ordering_of_ratios` compares where / over with than /
-    than_over. The rule `decoded` compares several values of a trace, if `response` joins their names
-    with + and `published` has a slash between them.
+    than_over. The rule `decoded` compares several values of a trace, if `response` joins their
+    names with + and `published` has a slash between them.
     """
 
     id: str
@@ -83,8 +83,8 @@ class ClaimTable(StrictTable):
     needs: Literal["published_size", "any_size"] = "any_size"
     counts_as: Literal["mechanism", "absolute", "construction"] | None = Field(
         None,
-        description="kind of the figure, if the rule does not tell it: a mechanism, an absolute figure"
-        " of another machine, or a construction, which the definition or the set-up fixes",
+        description="kind of the figure, if the rule does not tell it: a mechanism, an absolute"
+        " figure of another machine, or a construction, which the definition or the set-up fixes",
     )
     corrected: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}: .+")] | None = Field(
         None,

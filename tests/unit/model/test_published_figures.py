@@ -130,7 +130,11 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ('"absolute"', '"ordering"\nover = { cage = "uncaged" }', "is not one of less, greater"),
         ('"absolute"', '"outcome"', "is not one of killed, ran"),
         ('"absolute"', '"best"', "rule"),
-        ('"absolute"', '"absolute"\nalso = [{ cage = "tnth" }]', "also: cage = 'tnth' is not a level"),
+        (
+            '"absolute"',
+            '"absolute"\nalso = [{ cage = "tnth" }]',
+            "also: cage = 'tnth' is not a level",
+        ),
         ('"absolute"', '"absolute"\ncounts_as = "luck"', "counts_as"),
         ('"absolute"', '"absolute"\ncorrected = "yesterday"', "corrected"),
         ('response = "read_seconds"', "", "rule 'absolute' needs a response"),

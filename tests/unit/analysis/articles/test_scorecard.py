@@ -348,9 +348,7 @@ def test_without_a_file_nothing_is_explained(tmp_path: Path) -> None:
 
 def test_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(ONE)
-    expected = Deviation(
-        ("000-1",), "a faster disk", ("fio-matrix",), untested="a slower disk"
-    )
+    expected = Deviation(("000-1",), "a faster disk", ("fio-matrix",), untested="a slower disk")
     assert read_deviations(tmp_path) == (expected,)
 
 

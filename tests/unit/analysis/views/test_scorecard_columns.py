@@ -104,8 +104,8 @@ def test_a_machine_follows_from_the_response_and_the_verdict(
     claim: dict[str, Any], verdict: str, machine: str, command: str
 ) -> None:
     definition = {"sizes": {"full": {"files": 2, "dataset": "1GiB"}}}
-    row = replace(ROW, verdict=verdict, n=claim.pop("n", 3))
-    found = what_decides("a", {"rule": "absolute", **claim}, definition, row)
+    n = claim.pop("n", 3)
+    found = what_decides("a", {"rule": "absolute", **claim}, definition, verdict, n)
     assert machine in found[0]
     assert found[1].startswith("make experiment NAME=a ")
     assert found[1].endswith(command)
