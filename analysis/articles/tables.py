@@ -208,7 +208,7 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         blocks += [Heading(name), Paragraph(" · ".join(words))]
         measured = [row for row in rows if row.verdict not in _GROUPED]
         if measured:
-            columns = ["claim", "kind", "statement", "published", "measured", "verdict", "reason"]
+            columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
             blocks.append(make_table(columns, map(_row, measured)))
         groups: dict[tuple[str, str], list[str]] = {}
         for row in rows:
@@ -217,23 +217,25 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         for (verdict, reason), ids in groups.items():
             text = f"{verdict_words(verdict)}: {format_id_ranges(ids)}: {reason}"
             blocks.append(Paragraph(text, tone="soft"))
-    blocks += [Heading("Totals"), count_table(["figures of"], totals)]
+    blocks += [Heading("Totals"), count_table("figures of", totals)]
     blocks += other_machines(scored)
     kinds = {**card.totals_by_kind(), "in all": count_verdicts(card.rows)}
-    blocks += [count_table(["kind of figure"], kinds), Paragraph(card.headline())]
+    blocks += [count_table("kind", kinds), Paragraph(card.headline())]
     return Report("Published figures", tuple(blocks))
 
 
-def count_table(heads: Sequence[str], counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return a table of verdicts with a row for each name; a tab in a name separates its cells."""
+def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return a table with a row for each name, and a column for each verdict that occurs."""
+    shown = [verdict for verdict in VERDICTS if any(of[verdict] for of in counts.values())]
     lines: list[list[str | Cell]] = [
         [
-            *name.split("\t"),
-            *(Cell(str(n), tone=TONES.get(v, "plain") if n else "soft") for v, n in of.items()),
+            name,
+            *(Cell(str(of[v]), tone=TONES[v] if of[v] else "soft") for v in shown),
+            str(of["all"]),
         ]
         for name, of in counts.items()
     ]
-    return make_table([*heads, *map(verdict_words, VERDICTS), "all"], lines)
+    return make_table([head, *map(verdict_words, shown), "all"], lines)
 
 
 def other_machines(scored: HostedScorecard) -> Iterator[Block]:
@@ -259,11 +261,10 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
 def _row(row: ScoredClaim) -> list[str | Cell]:
     return [
         row.id,
-        row.counts_as,
         break_at_semicolons(row.says),
         format_published(row.published, row.unit),
         format_scored_measurement(row),
-        Cell(format_verdict(row.verdict), tone=TONES.get(row.verdict, "plain")),
+        Cell(format_verdict(row.verdict), row.counts_as, tone=TONES.get(row.verdict, "plain")),
         Cell(row.reason, tone="soft"),
     ]
 
