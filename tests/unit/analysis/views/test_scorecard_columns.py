@@ -80,6 +80,7 @@ def test_what_does_not_hold_is_grouped_by_cause_tested_causes_first() -> None:
     assert tested < page.index(disk) < untested
     assert untested < page.index("| 003-1 | 1 | memory (`a`) | a slower memory |")
     assert "Without a cause so far: 003-4." in page
+    assert page.count("memory (`a`)") == 1
 
 
 def test_what_is_undecided_is_named_with_a_machine_and_a_command() -> None:
