@@ -95,6 +95,7 @@ def depends_on_cpu_speed(response: str) -> bool:
 MARKS = {
     "held": "✓ held",
     "not_held": "✗ not held",
+    "by_construction": "= by construction",
     "undecided": "± undecided",
     "not_comparable": "– not comparable",
     "requirement_missed": "? requirement missed",
@@ -208,10 +209,10 @@ def format_published(published: Any, unit: str) -> str:
             f"{part:g}" if part in numbers else str(part) for part in published
         )
         return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
-    if unit in ("hex", "dec") and not isinstance(published, list):
+    if unit in ("hex", "dec"):
         digits = f"{published:.0f}" if isinstance(published, int | float) else published
         if unit == "dec":
-            return f"{int(digits):#x}" if digits.isdigit() else digits
+            return digits
         return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
     if isinstance(published, str):
         has_unit = (

@@ -188,16 +188,20 @@ def _stored_runs(runs: Path, bundles: Path | None) -> Iterator[Sequence[Run]]:
         yield loaded
 
 
-def scorecard(runs: Path, bundles: Path | None, experiment: str | None, form: str) -> str:
-    """Return the published figures with the results of stored runs."""
+def scorecard(
+    runs: Path,
+    bundles: Path | None,
+    experiment: str | None,
+    form: str,
+    others: Sequence[Path] = (),
+) -> str:
+    """Return the published figures with the results of stored runs, and of others' bundles."""
     deviations = read_deviations(bundles) if bundles else ()
     report_of: Callable[[HostedScorecard], Report] = (
-        partial(scorecard_page, deviations=deviations)
-        if form == "markdown"
-        else lambda scored: scorecard_report(scored.card)
+        partial(scorecard_page, deviations=deviations) if form == "markdown" else scorecard_report
     )
-    with _stored_runs(runs, bundles) as stored:
-        scored = hosted_scorecard(TOP / "experiments", stored, experiment)
+    with _stored_runs(runs, bundles) as stored, bundled_runs(*others) as foreign:
+        scored = hosted_scorecard(TOP / "experiments", stored, experiment, foreign)
         return Formats(hosted_as_json, report_of).text(scored, form)
 
 
@@ -225,5 +229,6 @@ def publish(runs: Path, bundles: Path | None, named: Sequence[Path], out: Path) 
         )
     from analysis import site
 
+    deviations = read_deviations(bundles) if bundles else ()
     with _stored_runs(runs, bundles) as stored:
-        site.publish(TOP, stored, named, out)
+        site.publish(TOP, stored, named, out, deviations)

@@ -19,13 +19,25 @@ import nbformat
 
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import open_questions
-from analysis.articles.pages import answers_report, article_table, coverage, host_table
+from analysis.articles.pages import (
+    answers_report,
+    article_table,
+    causes_and_needs,
+    coverage,
+    host_table,
+)
 from analysis.articles.ratios import (
     HostedScorecard,
     hosted_scorecard,
     run_by_experiment,
 )
-from analysis.articles.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
+from analysis.articles.scorecard import (
+    VERDICTS,
+    Deviation,
+    Scorecard,
+    ScoredClaim,
+    count_verdicts,
+)
 from analysis.articles.tables import (
     MEANINGS,
     Column,
@@ -206,31 +218,23 @@ def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
 _BELOW = {
     **dict.fromkeys(("host", "run"), "measured"),
     **dict.fromkeys(("reason", "rule changed"), "verdict"),
-    "origin": "published",
+    **dict.fromkeys(("kind", "origin"), "published"),
 }
 """Columns that are shown in small below another column's text."""
 
 
-def scorecard_page(scored: HostedScorecard, reports: Collection[str]) -> str:
+def scorecard_page(
+    scored: HostedScorecard, reports: Collection[str], deviations: Sequence[Deviation] = ()
+) -> str:
     """Return the page as Markdown; `reports` are the experiments that have a report."""
-    every = columns(scored)
-    shown = [column for column in every if column.heading not in _BELOW]
-    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
-    rows = []
-    for row in scored.card.rows:
-        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
-        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
-    newline = "\n"
-    table = (
-        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
-        '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
-    )
     articles, hosts = (
         _raw_html(f'<div class="totals">{blocks_html((totals(scored),))}</div>')
         for totals in (article_table, host_table)
     )
+    causes = blocks_html(causes_and_needs(scored.card, deviations))
     return f"""# Every published figure
+
+{scored.card.headline()}
 
 The experiments retrace five articles. Each row is one of their figures, with the measurement of the
 newest run. {coverage(scored).text}
@@ -242,11 +246,29 @@ newest run. {coverage(scored).text}
 
 {hosts}
 
+{_raw_html(f'<div class="totals scroll">{causes}</div>')}
+
 ## All rows
 
 Click a heading to sort the table, or a button to filter it.
 
-{_raw_html(table)}"""
+{_raw_html(_row_table(scored, reports))}"""
+
+
+def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
+    every = columns(scored)
+    shown = [column for column in every if column.heading not in _BELOW]
+    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
+    rows = []
+    for row in scored.card.rows:
+        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
+        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
+    newline = "\n"
+    return (
+        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
+        '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
+    )
 
 
 def _chips(scored: HostedScorecard) -> str:
@@ -284,12 +306,18 @@ _BUILD_SECONDS = 900.0
 _OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
 
 
-def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) -> Path:
+def publish(
+    top: Path,
+    stored: Sequence[Run],
+    named: Sequence[Path],
+    out: Path,
+    deviations: Sequence[Deviation] = (),
+) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    Each run is redacted first, and a report is made of what is left. An existing site is replaced
-    when the new one is complete. Raises PagecageError if there is no run to show, if `out` holds
-    something other than a site, or if Sphinx fails.
+    Each run is redacted first. `deviations` are causes of figures that do not hold on the stored
+    runs. An existing site is replaced at the end. Raises PagecageError if there is no run to show,
+    if `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
     if out.exists() and not out.is_dir():
@@ -309,20 +337,24 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
         shown = {name: redacted[_id(run)] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
-        _lay_out(top, shown, [redacted[_id(run)] for run in stored], source)
+        _lay_out(top, shown, [redacted[_id(run)] for run in stored], source, deviations)
         _lay_out_notebooks(shown, bundles, source)
-        argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
-        done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
-        if not done.ok:
-            first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
-            message = f"the site could not be built: {first}"
-            raise PagecageError(message, "pagecage show NAME --html", EXIT_FAILED)
+        _build(source, made)
         _protect(made)
         if out.exists():
             out.rename(scratch / "before")
         made.rename(out)
         sync_folder(out.parent)
     return out / "index.html"
+
+
+def _build(source: Path, made: Path) -> None:
+    argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
+    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
+    if not done.ok:
+        first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
+        message = f"the site could not be built: {first}"
+        raise PagecageError(message, "pagecage show NAME --html", EXIT_FAILED)
 
 
 def _runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
@@ -356,7 +388,13 @@ def _redacted(run: Run, folder: Path) -> Run:
     return load_run(folder)
 
 
-def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: Path) -> None:
+def _lay_out(
+    top: Path,
+    runs: Mapping[str, Run],
+    stored: Sequence[Run],
+    source: Path,
+    deviations: Sequence[Deviation],
+) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
     for name in ("_static", "_extra", "reports", "notebooks", "docs"):
         (source / name).mkdir(parents=True)
@@ -379,7 +417,7 @@ def _lay_out(top: Path, runs: Mapping[str, Run], stored: Sequence[Run], source: 
     scored = hosted_scorecard(experiments, stored)
     answers = to_markdown(answers_report(open_questions(experiments, scored.runs)))
     (source / "index.md").write_text(index(runs, scored.card, documents))
-    (source / "scorecard.md").write_text(scorecard_page(scored, runs))
+    (source / "scorecard.md").write_text(scorecard_page(scored, runs, deviations))
     (source / "answers.md").write_text(answers)
 
 

@@ -7,15 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 from analysis.articles.sides import (
-    MAXIMUM,
-    MINIMUM,
     PUBLISHED_SIZE,
     SIDES,
     RuleResult,
+    arms_of,
     evaluate_knee,
     number_of_sides,
     sides_of,
@@ -23,9 +22,9 @@ from analysis.articles.sides import (
 )
 from analysis.cells import claim_trials, is_extrapolated, is_planned, wrong_answer_reason
 from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import JudgedTrial, Run, describe_dataset
 from analysis.formatting import depends_on_cpu_speed, unit_scale
-from analysis.stats import MedianSummary, summarise
+from analysis.stats import MedianSummary
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.model.run_files import read_lines
@@ -60,7 +59,15 @@ def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | 
     return f"the host lacks a requirement: {missed[0]}" if missed else None
 
 
-DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
+_TRACED = {
+    **dict.fromkeys(("vm_flags", "fault_flags", "ra_pages"), "filemap_fault"),
+    "returned": "filemap_fault_return",
+    **dict.fromkeys(("page_cache_ra_order", "ra_order"), "page_cache_ra_order"),
+}
+"""Probes by response of the rule `decoded`."""
+DECODED = tuple(_TRACED)
+_KEYS = {"page_cache_ra_order": "pages", "ra_order": "order"}
+"""Keys of a traced event whose response has another name."""
 _PREFIXES = ("VM_", "FAULT_FLAG_")
 _YES, _NO = ("yes", "true"), ("no", "none", "false")
 _WORD = re.compile(r"^(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*$")
@@ -74,16 +81,15 @@ def traced_words(
 ) -> tuple[Counter[int], dict[int, list[str]]] | str:
     """Count the traced flag words (or pages), and name their flags; else return the reason."""
     names: dict[int, list[str]] = {}
-    is_order = response == "page_cache_ra_order"
+    key, probe = _KEYS.get(response, response), _TRACED[response]
 
     def word(entry: Mapping[str, Any]) -> int | None:
-        value = entry.get("pages" if is_order else response)
+        value = entry.get(key)
         if value is not None and response.endswith("_flags"):
             listed = entry.get(f"{response[:-1]}_names") or []
             names[value] = [_strip_flag_prefix(name) for name in listed]
         return value
 
-    probe = response if is_order else "filemap_fault"
     traced = [trial for trial in trials if read_lines(run.path, trial.record, "bpftrace")]
     if not traced:
         return "no trial of it has a trace"
@@ -122,8 +128,10 @@ def compare_traced(
         reason = ", ".join(f"{word} {' '.join(sorted(names))}" for word, names in parts if names)
         return " ".join(sorted(traced)), traced == expected, reason or "the same flags"
     if names:
-        found, wanted = (", ".join(f"{x:#x}" for x in sorted(one)) for one in (frequent, expected))
-        return found, set(frequent) == set(expected), f"published {wanted}"
+        known = {*frequent, *(word for word in expected if counts[word])}
+        form = "d" if unit == "dec" else "#x"
+        found, wanted = (", ".join(f"{x:{form}}" for x in sorted(one)) for one in (known, expected))
+        return found, known == set(expected), f"published {wanted}"
     share = f"{counts[frequent[0]] / all_events:.0%} of {all_events} events"
     return float(frequent[0]), frequent[0] in expected, f"{share} have this value"
 
@@ -147,30 +155,45 @@ RATIO_RULES = ("ratio", "ordering")
 
 
 def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    """Evaluate a measured figure, in the claim's unit, by the claim's rule."""
-    middle = measured.middle
+    """Evaluate a measured figure, in the claim's unit, by the claim's rule.
+
+    It is decided if the whole interval is on one side of each bound.
+    """
+    if claim["rule"] in ("ordering", "ordering_of_ratios"):
+        return _ordering(claim, measured)
+    low, high, reason = _bounds(claim, measured.middle)
+    if measured.n < 2:
+        return None, f"{reason}; {_SINGLE}"
+    if low <= measured.low and measured.high <= high:
+        return True, reason
+    if measured.high < low or measured.low > high:
+        return False, reason
+    return None, f"{reason}; the interval reaches across the bound"
+
+
+_SINGLE = "a single trial does not show its spread"
+
+
+def _bounds(claim: Mapping[str, Any], middle: float) -> tuple[float, float, str]:
+    """Return the least and the largest figure that hold, and where the measured one lies."""
+    published, factor = claim["published"], float(claim["tolerance_factor"])
     match claim["rule"]:
         case "absolute" | "ratio":
-            published, factor = float(claim["published"]), float(claim["tolerance_factor"])
             if not published:
-                return middle == 0, "the published figure is zero, so that no factor applies"
-            off = middle / published
-            held = 1 / factor <= off <= factor
-            word = "within" if held else "outside"
-            return held, f"{off:.2f} times the published figure, {word} a factor of {factor:g}"
+                return 0.0, 0.0, "the published figure is zero, so that no factor applies"
+            low, high = published / factor, published * factor
+            word = "within" if low <= middle <= high else "outside"
+            times = f"{middle / published:.2f} times the published figure"
+            return low, high, f"{times}, {word} a factor of {factor:g}"
         case "range" | "difference":
-            (low, high), factor = claim["published"], float(claim["tolerance_factor"])
-            held = low / factor <= middle <= high * factor
+            low, high = published[0] / factor, published[1] * factor
             wider = f" widened by a factor of {factor:g}" if factor > 1 else ""
-            return held, f"{'within' if held else 'outside'} {low:g} to {high:g}{wider}"
-        case "at_most" | "at_least" as rule:
-            published = float(claim["published"])
-            bound = "upper" if rule == "at_most" else "lower"
-            held = middle <= published if rule == "at_most" else middle >= published
-            if not published:
-                return held, f"the {bound} bound is zero"
-            return held, f"{middle / published:.2f} times the {bound} bound"
-    return _ordering(claim, measured)
+            word = "within" if low <= middle <= high else "outside"
+            return low, high, f"{word} {published[0]:g} to {published[1]:g}{wider}"
+    bound, other = ("upper", -inf) if claim["rule"] == "at_most" else ("lower", inf)
+    times = f"{middle / published:.2f} times the {bound} bound" if published else ""
+    low, high = sorted((float(published), other))
+    return low, high, times or f"the {bound} bound is zero"
 
 
 def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
@@ -178,7 +201,7 @@ def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
     what = "one ratio is" if claim["rule"] == "ordering_of_ratios" else "one is"
     reason, low, high = f"{what} {measured.middle:.2f} times the other", measured.low, measured.high
     if measured.n < 2:
-        return None, f"{reason}; a side has a single trial, so that its spread is unknown"
+        return None, f"{reason}; {_SINGLE}"
     if claim["published"] == "about_equal":
         factor = float(claim["tolerance_factor"])
         if 1 / factor <= low and high <= factor:
@@ -243,8 +266,11 @@ def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleR
             break
     if not count:
         return None, (False, f"{path} has no function {beginning!r}")
-    held, reason = evaluate_figure({**claim, "rule": "absolute"}, summarise([float(count)]))
-    return float(count), (held, f"lines of {claim['key']} without comments; {reason}")
+    low, high, reason = _bounds({**claim, "rule": "absolute"}, count)
+    return float(count), (
+        low <= count <= high,
+        f"lines of {claim['key']} without comments; {reason}",
+    )
 
 
 MOSTLY = 0.5
@@ -259,7 +285,10 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
     is_full = run.plan["size"] == PUBLISHED_SIZE
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
-        measured, published = _describe_dataset(run), _describe_dataset(run, PUBLISHED_SIZE)
+        given = run.definition
+        measured, published = (
+            describe_dataset(given, s) for s in (run.plan["size"], PUBLISHED_SIZE)
+        )
         size = "" if is_full else f"published at {published}, measured at {measured}"
         where = "measured on emulated hardware" if emulated else ""
         return " and ".join(filter(None, (size, where)))
@@ -281,15 +310,6 @@ def different_hosts(sides: Sides) -> str | None:
     return f"its trials ran on different hosts: {', '.join(hosts)}" if len(hosts) > 1 else None
 
 
-def _describe_dataset(run: Run, size: str | None = None) -> str:
-    """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
-    table = (run.definition.get("sizes") or {}).get(size or run.plan["size"]) or {}
-    if places := {} if table.get("dataset") else table.get("places"):
-        return ", ".join(f"{name} {value}" for name, value in places.items())
-    files, each = table.get("files", 1), table.get("dataset") or "another size"
-    return f"{files} x {each}" if files > 1 else str(each)
-
-
 def _waits_for_cpu(trial: JudgedTrial) -> bool:
     seconds, used = measured_seconds(trial.record), cpu_seconds(trial.record)
     busy = used / seconds if used is not None and seconds else 0.0
@@ -303,7 +323,8 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
     trials = [trial for side in sides for trial in side]
     for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
         yield f"disk {name}"
-    own, published = _describe_dataset(run), _describe_dataset(run, PUBLISHED_SIZE)
+    sizes = (run.plan["size"], PUBLISHED_SIZE)
+    own, published = (describe_dataset(run.definition, size) for size in sizes)
     if own != published:
         yield f"{own} instead of {published}"
     if any(trial.record.emulated for trial in trials):
@@ -312,6 +333,25 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
 
 DEFINITION_RULES = ("config", "source_lines")
 """Rules that need no run."""
+MECHANISM, ABSOLUTE, CONSTRUCTION = KINDS = ("mechanism", "absolute", "construction")
+"""Kinds of figures: ratios, counts, orders and outcomes, which carry over to another machine; times
+and rates of a machine; and what the definition or the set-up fixes.
+"""
+_OF_ONE_FIGURE = ("absolute", "range", "at_most", "at_least")
+
+
+def kind_of(claim: Mapping[str, Any]) -> str:
+    """Return the kind of a claim's figure."""
+    if claim.get("counts_as"):
+        return str(claim["counts_as"])
+    if claim["rule"] in DEFINITION_RULES:
+        return CONSTRUCTION
+    if claim["rule"] not in _OF_ONE_FIGURE or number_of_sides(claim) > 1 or claim.get("per"):
+        return MECHANISM
+    is_timed = depends_on_cpu_speed(claim["response"])
+    return ABSOLUTE if is_timed or claim.get("needs") == "published_size" else MECHANISM
+
+
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
 _OUTCOMES = {
     "oom_killed": "killed",
@@ -325,10 +365,11 @@ _OUTCOMES = {
 class ClaimResult:
     """One row of the claims table.
 
-    `verdict` is `held`, `not_held`, `undecided`, `not_comparable`, `requirement_missed` or
-    `no_data`. `measured` is a figure in the claim's unit, an outcome, or None. `low` and `high`
-    span its interval, which `kind` names. `origin` is `article` for a figure of its tables or text,
-    `conclusion` for an added row that is derived from its conclusions, and empty in older runs.
+    `verdict` is `held`, `not_held`, `by_construction`, `undecided`, `not_comparable`,
+    `requirement_missed` or `no_data`. `measured` is a figure in the claim's unit, an outcome, or
+    None. `low` and `high` span its interval, which `kind` names. `origin` is `article` for a figure
+    of its tables or text, `conclusion` for an added row that is derived from its conclusions, and
+    empty in older runs. `counts_as` is one of `KINDS`.
     """
 
     id: str
@@ -343,6 +384,7 @@ class ClaimResult:
     verdict: str
     reason: str
     origin: str = ""
+    counts_as: str = ""
 
     @property
     def is_silent(self) -> bool:
@@ -352,12 +394,33 @@ class ClaimResult:
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
     """Evaluate every claim of the definition, in its order."""
-    return [_evaluate(run, claim) for claim in run.definition.get("claims", [])]
+    return [evaluate_claim(run, claim) for claim in run.definition.get("claims", [])]
+
+
+_WORST_FIRST = (
+    *("not_held", "no_data", "requirement_missed", "not_comparable", "undecided"),
+    *("held", "by_construction"),
+)
+
+
+def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+    """Evaluate a claim, which is completed from its row.
+
+    With `also`, it holds if it does for all these levels; the result is that of the first levels
+    for which it does not.
+    """
+    if claim["rule"] in DEFINITION_RULES:
+        return definition_result(claim, run.definition)
+    arms = arms_of(claim)
+    results = [(_evaluate(run, arm), arm.get("where") or {}) for arm in arms]
+    worst, where = min(results, key=lambda found: _WORST_FIRST.index(found[0].verdict))
+    if len(arms) == 1:
+        return worst
+    levels = ", ".join(f"{name}={level}" for name, level in where.items())
+    return replace(worst, reason=f"{worst.reason}; one of {len(arms)} comparisons: {levels}")
 
 
 def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
-    if claim["rule"] in DEFINITION_RULES:
-        return definition_result(claim, run.definition)
     sides = sides_of(run, claim)
     eligible = [claim_trials(side, claim) for side in sides]
     if claim["rule"] == "outcome":
@@ -384,6 +447,9 @@ def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -
     incomparable = incomparable_reason(run, claim, eligible)
     if claim["rule"] == "knee":
         summary, (held, reason) = evaluate_knee(run, claim, eligible[0])
+    elif kind_of(claim) == CONSTRUCTION:
+        low, high, reason = _bounds(claim, summary.middle)
+        held = low <= summary.middle <= high
     else:
         held, reason = evaluate_figure(claim, summary)
     verdict = "undecided" if held is None else "held" if held else "not_held"
@@ -424,15 +490,15 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
 
 
 def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
-    """Evaluate whether every trial that is not excluded ended as published."""
-    eligible = claim_trials(side, {"with_wrong_answers": True})
+    """Evaluate whether every trial ended as published, which noise of the host does not change."""
+    eligible = [trial for trial in side if trial.is_ended_apart_from_noise]
     n = len(eligible)
     if not eligible:
         reason = reason_without_figure(run, claim, [side], [eligible])
         return _result(claim, None, "no_data", reason)
     words = sorted({_OUTCOMES[trial.record.outcome] for trial in eligible})
     reason = f"{sum(trial.is_killed for trial in eligible)} of {n} were killed for memory"
-    if wrong := sum(trial.is_wrong for trial in eligible):
+    if wrong := sum(trial.record.outcome == "wrong_answer" for trial in eligible):
         reason = f"{wrong} of {n} gave {wrong_answer_reason(eligible)}"
     held = words == [str(claim["published"]).replace("_", " ")]
     return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=n)
@@ -441,13 +507,22 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) ->
 def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
     """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
-    result = traced_words(run, whole, claim["response"])
-    if isinstance(result, str):
-        reason = result if whole else reason_without_figure(run, claim, sides, eligible)
-        return _result(claim, None, "no_data", reason)
-    measured, held, reason = compare_traced(claim["published"], claim["unit"], *result)
-    verdict = "no_data" if measured is None else "held" if held else "not_held"
-    return _result(claim, measured, verdict, reason, n=len(whole))
+    responses, published = claim["response"].split("+"), [claim["published"]]
+    if len(responses) > 1:
+        published = [part.strip() for part in claim["published"].split("/")]
+    found = []
+    for response, part in zip(responses, published, strict=True):
+        result = traced_words(run, whole, response)
+        if isinstance(result, str):
+            reason = result if whole else reason_without_figure(run, claim, sides, eligible)
+            return _result(claim, None, "no_data", reason)
+        found.append(compare_traced(part, claim["unit"], *result))
+    words, holds, reasons = zip(*found, strict=True)
+    verdict = "no_data" if None in words else "held" if all(holds) else "not_held"
+    measured = words[0]
+    if len(words) > 1:
+        measured = " / ".join(f"{w:g}" if isinstance(w, float) else str(w) for w in words)
+    return _result(claim, measured, verdict, "; ".join(reasons), n=len(whole))
 
 
 def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
@@ -468,7 +543,8 @@ def _result(
     n: int = 0,
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
-    has_interval = summary is not None and summary.kind not in (MINIMUM, MAXIMUM, "knee")
+    has_interval = summary is not None and summary.kind != "knee"
+    kind = kind_of(claim)
     is_ratio = number_of_sides(claim) > 1 and claim["rule"] != "difference"
     # JSON cannot represent infinity, the ratio to zero.
     middle, low, high = (
@@ -485,7 +561,8 @@ def _result(
         high=high if has_interval else None,
         kind=summary.kind if summary else "",
         n=summary.n if summary else n,
-        verdict=verdict,
+        verdict="by_construction" if (kind, verdict) == (CONSTRUCTION, "held") else verdict,
         reason=reason,
         origin=claim.get("origin", ""),
+        counts_as=kind,
     )

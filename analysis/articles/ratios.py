@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
-from analysis.articles.scorecard import Scorecard, ScoredClaim, as_json, scorecard
+from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
 from analysis.articles.sides import is_within_factor, sides_of, summarise_sides
 from analysis.cells import claim_trials, included_values, treatments
 from analysis.data.load import Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
 from analysis.stats import MedianSummary
+from pagecage.errors import PagecageError
 from pagecage.units import format_bytes
 
 
@@ -163,19 +164,36 @@ def _ratio(run: Run, table: Mapping[str, Any], place: Mapping[str, str]) -> Medi
 REAL_CPU, EMULATED_GUEST, WITHOUT_RUN = "real CPU", "emulated guest", "without a run"
 HOST_CLASSES = (REAL_CPU, EMULATED_GUEST)
 """Classes of hosts in order of preference."""
-_DECIDED = ("held", "not_held")
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """A run of another machine, and the ids of the rows that it decides.
+
+    `same` and `different` are decided here too, with and without the same verdict; `alone` are not.
+    """
+
+    run: Run
+    machine: str
+    same: tuple[str, ...]
+    different: tuple[str, ...]
+    alone: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class HostedScorecard:
-    """The scorecard, and all runs that were evaluated for it, by id."""
+    """The scorecard, all runs that were evaluated for it, by id, and those of other machines."""
 
     card: Scorecard
     runs: Mapping[str, Run]
+    others: tuple[OtherRun, ...] = ()
 
     def host_class(self, row: ScoredClaim) -> str:
-        """Return the class of the host whose run measured a row."""
-        return WITHOUT_RUN if row.run is None else host_class(self.runs[row.run])
+        """Return the class of the host whose run measured a row, or the other machine."""
+        if row.run is None:
+            return WITHOUT_RUN
+        machines = {str(other.run.plan["run_id"]): other.machine for other in self.others}
+        return machines.get(row.run) or host_class(self.runs[row.run])
 
     def with_figure(self) -> list[ScoredClaim]:
         """Return the rows for which a run has a figure of included trials."""
@@ -189,16 +207,24 @@ def host_class(run: Run) -> str:
 
 def real_cpu_sentence(run: Run) -> str | None:
     """Return the machine of a run on a real CPU, which decides its times; None for other runs."""
-    facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
-    if facts is None or host_class(run) != REAL_CPU:
+    machine = machine_of(run)
+    if machine is None or host_class(run) != REAL_CPU:
         return None
-    memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
     devices = (trial.record.device for trial in run.trials)
     loop = next((device for device in devices if device.own_disk), None)
     disk = f"; the disk is {loop.node}, pagecage's own: {loop.own_disk} by loop" if loop else ""
+    return f"Measured on a real CPU: {machine}{disk}"
+
+
+def machine_of(run: Run) -> str | None:
+    """Return processor, memory and kernel of a run's first host; None if they are not recorded."""
+    facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
+    if facts is None:
+        return None
+    memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
     return (
-        f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
-        f" memory, kernel {facts['kernel']}{disk}"
+        f"{facts['cpu_model']}, {facts['cpus']} processors, {memory} of memory, kernel"
+        f" {facts['kernel']}"
     )
 
 
@@ -250,21 +276,39 @@ def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
 
 
 def hosted_scorecard(
-    experiments: Path, runs: Iterable[Run], only: str | None = None
+    experiments: Path, runs: Iterable[Run], only: str | None = None, others: Sequence[Run] = ()
 ) -> HostedScorecard:
     """Evaluate every published figure on the runs of each class, and keep one result for each.
 
     A decided result is preferred to a figure that cannot be compared, and that to none. Of two
-    equal kinds the one from a real CPU is kept. Its reason states another verdict of the other
-    class. Raises PagecageError if no row belongs to the experiment `only`.
+    equal kinds the one from a real CPU is kept, and before `others`, runs of other machines, those
+    of this one. Its reason states another verdict. Raises PagecageError if no row belongs to the
+    experiment `only`, or if one of the others is among the runs.
     """
     evaluated = _evaluated_runs(runs)
-    cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
-    rows = zip(*(card.rows for card in cards), strict=True)
-    names = [name for name, _ in evaluated]
     by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
-    preferred = tuple(_preferred(each, names) for each in rows)
-    return HostedScorecard(replace(cards[0], rows=preferred), by_id)
+    if twice := next((str(r.plan["run_id"]) for r in others if r.plan["run_id"] in by_id), None):
+        raise PagecageError(f"{twice} is already among the runs", "leave it out of --from")
+    cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
+    names, own, compared = [name for name, _ in evaluated], cards[:], []
+    for run in others:
+        machine = machine_of(run) or "an unknown machine"
+        theirs = scorecard(experiments, {run.plan["experiment"]: run}, only)
+        compared.append(_compared(run, machine, theirs, _preferred(own, names)))
+        names.append(machine)
+        cards.append(theirs)
+        by_id[str(run.plan["run_id"])] = run
+    card = replace(cards[0], rows=_preferred(cards, names))
+    return HostedScorecard(card, by_id, tuple(compared))
+
+
+def _compared(run: Run, machine: str, card: Scorecard, own: Sequence[ScoredClaim]) -> OtherRun:
+    found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
+    for theirs, ours in zip(card.rows, own, strict=True):
+        if theirs.verdict in DECIDED and theirs.run:
+            is_same = "same" if theirs.verdict == ours.verdict else "different"
+            found[is_same if ours.verdict in DECIDED else "alone"].append(theirs.id)
+    return OtherRun(run, machine, **{name: tuple(ids) for name, ids in found.items()})
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
@@ -272,10 +316,19 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
     data = as_json(scored.card)
     for row, line in zip(scored.card.rows, data["rows"], strict=True):
         line["host_class"] = scored.host_class(row) if row.run else None
+    data["others"] = [
+        {"run": other.run.plan["run_id"], **{k: v for k, v in vars(other).items() if k != "run"}}
+        for other in scored.others
+    ]
     return data
 
 
-def _preferred(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
+def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:
+    """Return the best of each row; `names` are the hosts of the cards."""
+    return tuple(_best(rows, names) for rows in zip(*(card.rows for card in cards), strict=True))
+
+
+def _best(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
     first = max(rows, key=_strength)  # max() returns the first of equal ones
     others = [
         f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
@@ -289,7 +342,7 @@ _MEASURED = 2
 
 
 def _strength(row: ScoredClaim) -> int:
-    if row.verdict in _DECIDED:
+    if row.verdict in DECIDED:
         return _MEASURED + 1
     if row.measured is None or row.verdict == "no_data":
         return int(row.run is not None)

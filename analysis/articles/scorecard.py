@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import (
+    ABSOLUTE,
     DEFINITION_RULES,
+    KINDS,
+    MECHANISM,
     ClaimResult,
     definition_result,
-    evaluate_claims,
+    evaluate_claim,
+    kind_of,
 )
+from analysis.articles.undecided import what_decides
 from analysis.data.load import Run, load_run
 from analysis.formatting import format_measured, format_published
 from pagecage.errors import PagecageError
@@ -23,10 +29,12 @@ from pagecage.model.published_figures import (
     CONCLUSION,
     PublishedFigure,
     is_same_rule,
+    number_or_text,
     read_definitions,
     read_rows,
     read_rule_dates,
     read_titles,
+    rule_content,
     rules_of,
 )
 from pagecage.model.record import read_records
@@ -34,6 +42,7 @@ from pagecage.model.record import read_records
 VERDICTS = (
     "held",
     "not_held",
+    "by_construction",
     "undecided",
     "not_comparable",
     "requirement_missed",
@@ -42,6 +51,7 @@ VERDICTS = (
     "not_run",
 )
 """Verdicts in the order of the totals; each row has exactly one."""
+DECIDED = ("held", "not_held", "by_construction")
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,9 @@ class ScoredClaim:
 
     `run` is the id of the evaluated run, None if there is none. `origin` is `article`, or
     `conclusion` for an added row that follows from its conclusions. `rule_changed` is the day on
-    which the rule was last changed (ISO 8601), None without a rule.
+    which the rule was last changed (ISO 8601), None without a rule. `counts_as` is the kind of the
+    figure. Rows with the same `measurement` rest on the same trials and response. `machine` is what
+    would decide an undecided row, by `command`; None for other rows.
     """
 
     id: str
@@ -68,6 +80,15 @@ class ScoredClaim:
     run: str | None
     origin: str = "article"
     rule_changed: str | None = None
+    counts_as: str = ABSOLUTE
+    measurement: str = ""
+    machine: str | None = None
+    command: str | None = None
+
+    @property
+    def article(self) -> str:
+        """The first part of the id, which names the article."""
+        return self.id.partition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -79,14 +100,44 @@ class Scorecard:
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Return the counts of verdicts by experiment, in the order of their first rows."""
-        names = dict.fromkeys(row.experiment for row in self.rows)
-        return {
-            name: count_verdicts(row for row in self.rows if row.experiment == name)
-            for name in names
-        }
+        return _totals(self.rows, lambda row: row.experiment)
+
+    def totals_by_kind(self) -> dict[str, dict[str, int]]:
+        """Return the counts of verdicts by kind of figure."""
+        found = _totals(self.rows, lambda row: row.counts_as)
+        return {kind: found.get(kind) or count_verdicts(()) for kind in KINDS}
+
+    def headline(self) -> str:
+        """Return the sentence that states how many figures are reproduced.
+
+        It counts mechanisms. README, the scorecard and `pagecage claims` print this sentence.
+        """
+        of = self.totals_by_kind()
+        mechanism, absolute, construction = (of[kind] for kind in KINDS)
+        rows = [row for row in self.rows if row.counts_as == MECHANISM and row.verdict == "held"]
+        distinct = len({row.measurement for row in rows})
+        return (
+            f"{mechanism['held']} of {mechanism['all']} mechanisms are reproduced, by {distinct}"
+            f" distinct measurements; {mechanism['not_held']} are not, and"
+            f" {_left(mechanism)} are open. Of {absolute['all']} absolute figures of other"
+            f" machines, {absolute['held']} are within their factor, {absolute['not_held']} are"
+            f" not, and {_left(absolute)} are open. {construction['all']} figures are fixed by the"
+            " definition or the set-up and count as neither."
+        )
 
 
-def count_verdicts(rows: Any) -> dict[str, int]:
+def _left(counts: Mapping[str, int]) -> int:
+    return counts["all"] - sum(counts[verdict] for verdict in DECIDED)
+
+
+def _totals(
+    rows: Sequence[ScoredClaim], group: Callable[[ScoredClaim], str]
+) -> dict[str, dict[str, int]]:
+    names = dict.fromkeys(map(group, rows))
+    return {name: count_verdicts(row for row in rows if group(row) == name) for name in names}
+
+
+def count_verdicts(rows: Iterable[ScoredClaim]) -> dict[str, int]:
     """Return how often each verdict occurs, and the number of rows."""
     counts = Counter(row.verdict for row in rows)
     return {**{verdict: counts[verdict] for verdict in VERDICTS}, "all": counts.total()}
@@ -104,93 +155,113 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
             f"no published figure belongs to {only!r}", f"one of {', '.join(names)}"
         )
     definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
-    results = {name: {r.id: r for r in evaluate_claims(run)} for name, run in newest.items()}
     rules, scored = rules_of(definitions), []
     for row in rows:
         if only is None or only in row.experiments:
-            names_of_row = row.experiments if only is None else (only,)
-            found = {
-                name: _answer(row, rule, name, definitions, newest.get(name), results)
-                for name, rule in (rules.get(row.id, {}) if not row.untestable else {}).items()
-                if name in names_of_row
-            }
+            tested_by = row.experiments if only is None else (only,)
+            known = {} if row.untestable else rules.get(row.id, {})
+            claims = {name: _completed(row, known[name]) for name in tested_by if name in known}
+            claim = _score(row, tested_by, claims, definitions, newest)
             days = (date.changed for (id_, _), date in dates.items() if id_ == row.id)
-            claim = _score(row, names_of_row, found, definitions, newest)
             scored.append(replace(claim, origin=row.origin, rule_changed=max(days, default=None)))
     return Scorecard(tuple(scored), read_titles(experiments))
 
 
+def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule with the words and the figure of its row, as a plan has it."""
+    published = number_or_text(row.published)
+    about = {"says": row.description, "published": published, "unit": row.unit}
+    return {**about, "response": None, "where": {}, **rule, "origin": row.origin}
+
+
 def _answer(
-    row: PublishedFigure,
-    rule: Mapping[str, Any],
+    claim: Mapping[str, Any],
     name: str,
     definitions: Mapping[str, Mapping[str, Any]],
     run: Run | None,
-    results: Mapping[str, Mapping[str, ClaimResult]],
 ) -> ClaimResult | str:
-    """Return the result of one experiment for a row, or the reason why there is none.
+    """Return the result of one experiment for a claim, or the reason why there is none.
 
-    A run whose plan has an older rule for the row gives no result.
+    A run whose plan has an older rule gives no result, unless the rule is a dated correction.
     """
-    if rule["rule"] in DEFINITION_RULES:
-        published = _number_or_text(row.published)
-        about = {"says": row.description, "published": published, "unit": row.unit}
-        return definition_result({**about, **rule}, definitions[name])
+    note = f"; rule corrected on {claim['corrected']}" if claim.get("corrected") else ""
+    if claim["rule"] in DEFINITION_RULES:
+        result = definition_result(claim, definitions[name])
+        return replace(result, reason=result.reason + note)
     if run is None:
         return "its experiment has not been run here"
     claims = run.definition.get("claims", [])
-    planned = next((claim for claim in claims if claim["id"] == row.id), None)
-    if planned is None or not is_same_rule(planned, rule):
+    planned = next((one for one in claims if one["id"] == claim["id"]), None)
+    if not note and (planned is None or not is_same_rule(planned, claim)):
         return "its rule is newer than the newest run"
-    return results[name][row.id]
+    result = evaluate_claim(run, claim)
+    return replace(result, reason=result.reason + note)
 
 
 def _score(
     row: PublishedFigure,
     names: Sequence[str],
-    found: Mapping[str, ClaimResult | str],
+    claims: Mapping[str, Mapping[str, Any]],
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
     """Score a row by its own experiment, or by another that tests it if the first has no result."""
-    for name in names:
-        result = found.get(name)
+    reason = ""
+    for name, claim in claims.items():
+        result = _answer(claim, name, definitions, newest.get(name))
         if isinstance(result, ClaimResult):
-            run = newest.get(name)
-            copied: dict[str, Any] = {key: getattr(result, key) for key in _COPIED}
+            run, same = newest.get(name), {key: getattr(result, key) for key in _COPIED}
+            same |= {"remark": row.remark, "measurement": _measurement(name, claim)}
             run_id = str(run.plan["run_id"]) if run else None
-            return ScoredClaim(row.id, names[0], **copied, remark=row.remark, run=run_id)
-    reason = next((str(found[name]) for name in names if name in found), "")
+            scored = ScoredClaim(row.id, names[0], **same, run=run_id)
+            return _with_needs(scored, claims, definitions)
+        reason = reason or result
     if not reason and any(name in definitions for name in names):
         reason = "its experiment has no rule for it yet"
-    verdict, reason = "not_run", reason or "its experiment is not defined yet"
-    if row.untestable:
-        verdict, reason = "untestable", row.untestable
-    return ScoredClaim(
+    unrun = ScoredClaim(
         row.id,
         names[0],
         row.description,
-        _number_or_text(row.published),
+        number_or_text(row.published),
         row.unit,
         measured=None,
         low=None,
         high=None,
         n=0,
-        verdict=verdict,
-        reason=reason,
+        verdict="untestable" if row.untestable else "not_run",
+        reason=row.untestable or reason or "its experiment is not defined yet",
         remark=row.remark,
         run=None,
+        counts_as=next(map(kind_of, claims.values()), ABSOLUTE),
     )
+    return _with_needs(unrun, claims, definitions)
 
 
-def _number_or_text(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _with_needs(
+    row: ScoredClaim,
+    claims: Mapping[str, Mapping[str, Any]],
+    definitions: Mapping[str, Mapping[str, Any]],
+) -> ScoredClaim:
+    if not claims or row.verdict in DECIDED:
+        return row
+    name, claim = next(iter(claims.items()))
+    machine, command = what_decides(name, claim, definitions[name], row.verdict, row.n)
+    return replace(row, machine=machine, command=command)
 
 
-_COPIED = ("says", "published", "unit", "measured", "low", "high", "n", "verdict", "reason")
+_OF_THE_RULE = ("rule", "published", "unit", "tolerance_factor", "needs")
+
+
+def _measurement(experiment: str, claim: Mapping[str, Any]) -> str:
+    """Return a text that two claims share if they rest on the same trials and response."""
+    content = {k: v for k, v in rule_content(claim).items() if k not in _OF_THE_RULE}
+    return f"{experiment} {json.dumps(content, sort_keys=True)}"
+
+
+_COPIED = (
+    *("says", "published", "unit", "measured", "low", "high", "n", "verdict", "reason"),
+    "counts_as",
+)
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
@@ -212,11 +283,15 @@ def newest_runs(runs: Path) -> dict[str, Run]:
 
 
 def as_json(card: Scorecard) -> dict[str, Any]:
-    """Return the scorecard as JSON data: rows, totals by experiment and overall, and articles."""
-    totals = {"experiments": card.totals(), "all": count_verdicts(card.rows)}
+    """Return the scorecard as JSON data: headline, rows, totals and articles."""
     return {
+        "headline": card.headline(),
         "rows": [asdict(row) for row in card.rows],
-        "totals": totals,
+        "totals": {
+            "experiments": card.totals(),
+            "kinds": card.totals_by_kind(),
+            "all": count_verdicts(card.rows),
+        },
         "articles": dict(card.articles),
     }
 
@@ -237,6 +312,7 @@ def contradiction_sentences(results: Iterable[ClaimResult]) -> list[str]:
 
 FILE = "deviations.toml"
 _KEYS = {"claims", "cause", "evidence"}
+_TESTS = {"tested", "untested"}
 _PLACE = re.compile(r"\{(\d{3}-\d+)\}")
 
 
@@ -244,13 +320,17 @@ _PLACE = re.compile(r"\{(\d{3}-\d+)\}")
 class Deviation:
     """The cause for which some rows do not hold.
 
-    `cause` may contain `{ID}`, which stands for the measured figure of that row. `evidence` names
-    experiments, or addresses of sources.
+    `cause` and `tested` may contain `{ID}`, which stands for the measured figure of that row.
+    `evidence` names experiments, or addresses of sources. `tested` states which measurement could
+    have refuted the cause, and did not. A cause without one is plausible, and `untested` states
+    what would test it.
     """
 
     claims: tuple[str, ...]
     cause: str
     evidence: tuple[str, ...]
+    tested: str = ""
+    untested: str = ""
 
 
 def read_deviations(folder: Path) -> tuple[Deviation, ...]:
@@ -266,14 +346,15 @@ def read_deviations(folder: Path) -> tuple[Deviation, ...]:
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise PagecageError(f"{path} is not a list of deviations: {error}", "correct it") from None
     for table in tables:
-        if set(table) != _KEYS or not all(table.values()):
+        keys = set(table)
+        if keys - _TESTS != _KEYS or len(keys & _TESTS) != 1 or not all(table.values()):
             raise PagecageError(
                 f"{path}: the deviation of {table.get('claims')} is incomplete",
-                f"give it {', '.join(sorted(_KEYS))}",
+                f"give it {', '.join(sorted(_KEYS))}, and {' or '.join(sorted(_TESTS))}",
             )
     found = tuple(
-        Deviation(tuple(table["claims"]), table["cause"], tuple(table["evidence"]))
-        for table in tables
+        Deviation(**{**t, "claims": tuple(t["claims"]), "evidence": tuple(t["evidence"])})
+        for t in tables
     )
     ids = [id_ for deviation in found for id_ in deviation.claims]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -21,7 +21,7 @@ from analysis.cells import (
 )
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.formatting import convert_response, format_quantity, treatment_label, unit_scale
-from analysis.stats import MedianSummary, blocked_ratio, summarise
+from analysis.stats import MedianSummary, blocked_ratio, quotient, summarise
 from pagecage.errors import PagecageError
 from pagecage.model.record_sections import SECTOR_BYTES
 from pagecage.model.run_files import read_lines
@@ -52,13 +52,13 @@ class TreatmentMinimum:
 def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
     """Return the extreme of one side, or the ratio of the extremes of two.
 
-    The ratio is infinite if the second is zero. An extreme has no interval, so both ends are the
-    figure itself. Raises ValueError if a side has no values.
+    The interval spans the extremes of all values but any one, which are the first and the second of
+    each side. A ratio to zero is infinite. Raises ValueError if a side has no values.
     """
-    extremes = [min(side) if statistic == MINIMUM else max(side) for side in sides]
-    divisor = extremes[1] if len(extremes) > 1 else 1.0
-    figure = extremes[0] / divisor if divisor else math.inf
-    return MedianSummary(min(map(len, sides)), figure, figure, figure, statistic)
+    best = [sorted(side, reverse=statistic == MAXIMUM)[:2] for side in sides]
+    figures = [quotient(one, other) for one in best[0] for other in (*best[1:], [1.0])[0]]
+    n = min(map(len, sides))
+    return MedianSummary(n, figures[0], min(figures), max(figures), statistic)
 
 
 def minima(run: Run) -> list[TreatmentMinimum]:
@@ -156,8 +156,11 @@ _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
     "shared": {"Shmem": 1},
     "buff_cache": {"Buffers": 1, "Cached": 1, "SReclaimable": 1},
     "available": {"MemAvailable": 1},
+    "swap": {"SwapTotal": 1, "SwapFree": -1},
 }
-"""Columns of free(1) of procps 4 as sums of the keys of /proc/meminfo, with their signs."""
+"""Columns of free(1) of procps 4 as sums of the keys of /proc/meminfo, with their signs; `swap` is
+what is used of it.
+"""
 
 
 _LOWER_RATES: Mapping[str, tuple[str, int]] = {
@@ -229,8 +232,32 @@ _FROM_RECORD: Mapping[str, Callable[[JudgedTrial], float | None]] = {
     "other_disks_read_fraction": _other_disks_fraction,
     "optimal_io_size_bytes": _optimal_io_size,
     "position_computations": _position_computations,
+    "repeat": lambda trial: float(trial.record.repeat),
 }
 """Functions by the name of the response."""
+
+
+_Second = Mapping[str, float]
+_FROM_IOSTAT: Mapping[str, Callable[[_Second], float]] = {
+    **{
+        f"iostat_{name}": itemgetter(name)
+        for name in ("read_bytes_per_second", "reads_per_second", "write_bytes_per_second")
+    },
+    "iostat_bytes_per_read": lambda row: row["read_bytes_per_second"] / row["reads_per_second"],
+}
+"""Functions of one line of iostat, by the name of the response."""
+
+
+def _usual_second(run: Run, trial: JudgedTrial, figure: Callable[[_Second], float]) -> float | None:
+    """Return the median of the seconds in which the disk read; None if iostat saw none.
+
+    The articles print single lines of iostat, from the middle of a run. A mean over the run would
+    include its first and last second, in which the disk is not busy throughout.
+    """
+    from analysis.data.frames import iostat_rows
+
+    seconds = [row for row in iostat_rows(run, trial) if row["reads_per_second"] > 0]
+    return median(map(figure, seconds[1:-1] or seconds)) if seconds else None
 
 
 RuleResult = tuple[bool | None, str]
@@ -244,6 +271,20 @@ def is_within_factor(measured: float, published: float, factor: float) -> bool:
 
 SIDES = ("where", "over", "than", "than_over")
 """Keys of a claim's groups of trials, in order."""
+
+
+def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the claim, and once more for each entry of `also`, with its levels exchanged."""
+    where = claim.get("where") or {}
+    sides = {key: claim[key] for key in SIDES if claim.get(key)}
+    arms = [claim]
+    for levels in claim.get("also") or ():
+        changed = {
+            key: {n: levels[n] if n in levels and v == where.get(n) else v for n, v in side.items()}
+            for key, side in sides.items()
+        }
+        arms.append({**claim, **changed})
+    return arms
 
 
 def number_of_sides(table: Mapping[str, Any]) -> int:
@@ -282,6 +323,8 @@ def _trial_value(
     if response == "vmtouch_bar_buckets":
         widths = {len(line["bar"]) for line in read_lines(run.path, trial.record, "vmtouch")}
         value = float(widths.pop()) if len(widths) == 1 else None
+    elif response in _FROM_IOSTAT:
+        value = _usual_second(run, trial, _FROM_IOSTAT[response])
     elif response in _FROM_RECORD:
         value = _FROM_RECORD[response](trial)
     else:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from analysis.articles.evaluate import ClaimResult, evaluate_claims
+from analysis.articles.evaluate import (
+    ABSOLUTE,
+    CONSTRUCTION,
+    MECHANISM,
+    ClaimResult,
+    evaluate_claims,
+)
 from analysis.articles.ratios import WITHOUT_RUN, HostedScorecard, ratio_tables
 from analysis.articles.scorecard import (
+    DECIDED,
     VERDICTS,
-    Scorecard,
     ScoredClaim,
     contradiction_sentences,
     count_verdicts,
@@ -30,7 +36,16 @@ from analysis.formatting import (
     format_verdict,
 )
 from pagecage.model.published_figures import PublishedFigure
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Tone, make_table
+from pagecage.report.model import (
+    Block,
+    Cell,
+    Heading,
+    Paragraph,
+    Report,
+    Table,
+    Tone,
+    make_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +73,7 @@ def silent_table(run: Run) -> pd.DataFrame:
 
 
 def _claim_row(result: ClaimResult) -> dict[str, str]:
-    spread, unit = "", result.unit
+    spread, unit = f"\nn {result.n}" if result.n else "", result.unit
     if result.low is not None and result.high is not None and result.n > 1:
         ends = (format_in_unit(end, unit) for end in (result.low, result.high))
         spread = f"\n{result.kind} {format_range(*ends)}, n {result.n}"
@@ -68,6 +83,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         "statement": break_at_semicolons(result.says),
         "published": _unbroken(format_published(result.published, unit)),
         "measured": _unbroken(measured) + spread,
+        "kind": result.counts_as,
         "verdict": _unbroken(format_verdict(result.verdict)),
         "reason": result.reason,
     }
@@ -121,12 +137,17 @@ def contradiction_html(run: Run) -> str:
     return f'<div class="notice warn"><strong>{count}</strong>: {links}.{conclusions}</div>'
 
 
+_PLURALS = {MECHANISM: "mechanisms", ABSOLUTE: "absolute figures", CONSTRUCTION: "constructions"}
+
+
 def _contradictions(results: Sequence[ClaimResult]) -> tuple[str, list[ClaimResult]]:
     found = [claim for claim in results if claim.verdict == "not_held"]
-    compared = sum(claim.verdict in ("held", "not_held") for claim in results)
-    noun = "figure" if compared == 1 else "figures"
-    count = f"This run contradicts its article in {len(found)} of {compared} {noun} compared"
-    return count, found
+    parts = []
+    for kind, plural in _PLURALS.items():
+        of_kind = [one for one in results if one.counts_as == kind and one.verdict in DECIDED]
+        if against := sum(one.verdict == "not_held" for one in of_kind):
+            parts.append(f"{against} of {len(of_kind)} {plural}")
+    return f"This run contradicts its article in {' and '.join(parts)}", found
 
 
 def with_anchors(table: str) -> str:
@@ -164,6 +185,7 @@ def ratio_sections(run: Run) -> Iterator[Block]:
 TONES: dict[str, Tone] = {
     "held": "good",
     "not_held": "bad",
+    "by_construction": "soft",
     "undecided": "warning",
     "not_comparable": "warning",
     "requirement_missed": "warning",
@@ -175,9 +197,10 @@ _GROUPED = ("untestable", "not_run")
 """Verdicts that many rows share for one reason; each reason is written once with its rows."""
 
 
-def scorecard_report(card: Scorecard) -> Report:
-    """Return the report: the rows of each experiment, then the totals."""
+def scorecard_report(scored: HostedScorecard) -> Report:
+    """Return the report: the rows of each experiment, then the totals, and last the headline."""
     blocks: list[Block] = []
+    card = scored.card
     totals = card.totals()
     for name, counts in totals.items():
         rows = [row for row in card.rows if row.experiment == name]
@@ -194,12 +217,45 @@ def scorecard_report(card: Scorecard) -> Report:
         for (verdict, reason), ids in groups.items():
             text = f"{verdict_words(verdict)}: {format_id_ranges(ids)}: {reason}"
             blocks.append(Paragraph(text, tone="soft"))
+    blocks += [Heading("Totals"), count_table("figures of", totals)]
+    blocks += other_machines(scored)
+    kinds = {**card.totals_by_kind(), "in all": count_verdicts(card.rows)}
+    blocks += [count_table("kind", kinds), Paragraph(card.headline())]
+    return Report("Published figures", tuple(blocks))
+
+
+def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return a table with a row for each name, and a column for each verdict that occurs."""
+    shown = [verdict for verdict in VERDICTS if any(of[verdict] for of in counts.values())]
     lines: list[list[str | Cell]] = [
-        [name, *(Cell(str(n), tone=TONES.get(v, "plain") if n else "soft") for v, n in of.items())]
-        for name, of in {**totals, "in all": count_verdicts(card.rows)}.items()
+        [
+            name,
+            *(Cell(str(of[v]), tone=TONES[v] if of[v] else "soft") for v in shown),
+            str(of["all"]),
+        ]
+        for name, of in counts.items()
     ]
-    table = make_table(["figures of", *map(verdict_words, VERDICTS), "all"], lines)
-    return Report("Published figures", (*blocks, Heading("Totals"), table))
+    return make_table([head, *map(verdict_words, shown), "all"], lines)
+
+
+def other_machines(scored: HostedScorecard) -> Iterator[Block]:
+    """Yield what other machines' runs decide, next to these; nothing without such a run."""
+    if not scored.others:
+        return
+    rows = [
+        [
+            other.run.plan["experiment"],
+            other.run.plan["run_id"],
+            other.machine,
+            str(len(other.same)),
+            ", ".join(other.different) or "–",
+            ", ".join(other.alone) or "–",
+        ]
+        for other in scored.others
+    ]
+    heads = ["experiment", "run", "machine", "verdicts as here", "other verdict", "decided there"]
+    yield Heading("Other machines")
+    yield make_table(heads, rows)
 
 
 def _row(row: ScoredClaim) -> list[str | Cell]:
@@ -208,17 +264,21 @@ def _row(row: ScoredClaim) -> list[str | Cell]:
         break_at_semicolons(row.says),
         format_published(row.published, row.unit),
         format_scored_measurement(row),
-        Cell(format_verdict(row.verdict), tone=TONES.get(row.verdict, "plain")),
+        Cell(format_verdict(row.verdict), row.counts_as, tone=TONES.get(row.verdict, "plain")),
         Cell(row.reason, tone="soft"),
     ]
 
 
-def format_scored_measurement(row: ScoredClaim) -> str:
-    """Format the measured figure, with its interval if there is more than one trial."""
+def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
+    """Format the measured figure with its interval and the number of trials on which it rests."""
     text = format_in_unit(row.measured, row.unit)
+    about = [f"n {row.n}"] if row.n else []
     if row.low is not None and row.high is not None and row.n > 1:
-        ends = (format_in_unit(end, row.unit) for end in (row.low, row.high))
-        text = f"{text} ({format_range(*ends)})"
+        about.insert(
+            0, format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
+        )
+    if about and row.measured is not None:
+        text = f"{text} ({', '.join(about)})"
     return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text
 
 
@@ -230,7 +290,8 @@ def verdict_words(verdict: str) -> str:
 MEANINGS = {
     "held": "as published, by the row's rule",
     "not_held": "measured, but not as published",
-    "undecided": "measured, but too few trials or overlapping ranges to decide",
+    "by_construction": "fixed by the definition or the set-up; not counted as reproduced",
+    "undecided": "measured, but the interval reaches across the bound, or there is one trial",
     "not_comparable": "measured, but not at the published size, or on an emulated CPU",
     "requirement_missed": "the host lacks something that the measurement needs",
     "no_data": "the run has no included trial for it",
@@ -257,6 +318,7 @@ def columns(scored: HostedScorecard) -> tuple[Column, ...]:
 
     return (
         Column("figure", lambda row: row.id),
+        Column("kind", lambda row: row.counts_as),
         Column("experiment", lambda row: row.experiment),
         Column("statement", lambda row: break_at_semicolons(row.says)),
         Column("published", lambda row: format_published(row.published, row.unit)),

@@ -135,10 +135,11 @@ def iostat_frame(run: Run) -> pd.DataFrame:
     The file may contain the other devices of the disk's stack as well. A row describes the second
     before its timestamp and is placed in the middle of it.
     """
-    return _stack(run, _iostat_rows, "wall")
+    return _stack(run, iostat_rows, "wall")
 
 
-def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
+def iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
+    """Yield iostat's samples of the measured disk in a trial; nothing without a complete file."""
     file = trace_path(run.path, trial.record, "iostat")
     if not file:
         return

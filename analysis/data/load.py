@@ -201,6 +201,12 @@ class JudgedTrial:
         )
 
     @property
+    def is_ended_apart_from_noise(self) -> bool:
+        """True if it ended with or without a right answer, and noise alone excludes it."""
+        has_ended = self.verdicts.is_data_point or self.record.outcome == "wrong_answer"
+        return has_ended and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+
+    @property
     def is_wrong(self) -> bool:
         """True if it gave a wrong answer and is not excluded; the record's error describes it."""
         return self.record.outcome == "wrong_answer" and not self.verdicts.excluded
@@ -349,6 +355,15 @@ class _JudgedRecords:
                     "docs/FORMAT.md lists the keys",
                 ) from None
         return self._known[record.trial_id]
+
+
+def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
+    """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
+    table = (definition.get("sizes") or {}).get(size) or {}
+    if places := {} if table.get("dataset") else table.get("places"):
+        return ", ".join(f"{name} {value}" for name, value in places.items())
+    files, each = table.get("files", 1), table.get("dataset") or "another size"
+    return f"{files} x {each}" if files > 1 else str(each)
 
 
 def excluded_trials(run: Run) -> list[JudgedTrial]:

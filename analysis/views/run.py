@@ -12,7 +12,12 @@ from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
-from analysis.articles.tables import TONES, contradiction_sentence, ratio_sections
+from analysis.articles.tables import (
+    TONES,
+    contradiction_sentence,
+    format_scored_measurement,
+    ratio_sections,
+)
 from analysis.cells import (
     BindingCause,
     TreatmentCell,
@@ -35,7 +40,6 @@ from analysis.exchange import is_rate
 from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
-    format_measured,
     format_published,
     format_quantity,
     format_verdict,
@@ -378,7 +382,7 @@ def claims_section(run: Run) -> Iterator[Block]:
             claim.id,
             break_at_semicolons(claim.says),
             format_published(claim.published, claim.unit),
-            format_measured(claim.measured, claim.unit, claim.verdict),
+            format_scored_measurement(claim),
             Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
             str(numbers.setdefault(claim.reason, len(numbers) + 1)),
         ]

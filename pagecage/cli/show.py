@@ -417,6 +417,9 @@ def claims(
     *,
     experiment: Annotated[str | None, Parameter(metavar="NAME")] = None,
     stored: StoredRuns = StoredRuns(),
+    others: Annotated[
+        tuple[Path, ...], Parameter("--from", metavar="BUNDLE", consume_multiple=True, negative=())
+    ] = (),
     markdown: bool = False,
     as_json: Json = False,
 ) -> int:
@@ -426,14 +429,17 @@ def claims(
     ----------
     experiment
         Only the figures that this experiment tests
+    others
+        Bundles of other machines, or directories of them, whose results are shown next to those
     markdown
         Print Markdown, as in docs/SCORECARD.md
     """
     folders, form = stored.folders(), OutputFormat(markdown=markdown, as_json=as_json).form()
+    foreign = [path.resolve() for path in others]  # analysing() changes the directory
     with analysing("claims"):
         from analysis import results
 
-        text = results.scorecard(*folders, experiment, form)
+        text = results.scorecard(*folders, experiment, form, foreign)
     print(text, end="")
     return EXIT_OK
 

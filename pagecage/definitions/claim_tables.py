@@ -34,7 +34,7 @@ _MAY_COMPARE = (*_COMPARING, "at_most", "at_least")
 _OF_DEFINITION = ("config", "source_lines")
 _ORDERINGS = ("less", "greater", "about_equal")
 _OUTCOMES = ("killed", "ran", "wrong_answer")
-_DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
+_DECODED = ("vm_flags", "fault_flags", "ra_pages", "returned", "page_cache_ra_order", "ra_order")
 
 
 class ClaimTable(StrictTable):
@@ -44,7 +44,8 @@ class ClaimTable(StrictTable):
     this id. `over` selects the other side of a ratio, an ordering, a bound or a difference. `key`
     names the part of the definition that the rule `config` compares, or the function that the rule
     `source_lines` counts. The rule `ordering_of_ratios` compares where / over with than /
-    than_over.
+    than_over. The rule `decoded` compares several values of a trace, if `response` joins their
+    names with + and `published` has a slash between them.
     """
 
     id: str
@@ -69,12 +70,27 @@ class ClaimTable(StrictTable):
     over: dict[str, str] | None = None
     than: dict[str, str] | None = None
     than_over: dict[str, str] | None = None
+    also: list[dict[str, str]] = Field(
+        [],
+        description="levels for which the rule must hold as well; they replace those of `where`,"
+        " and the same levels of the other sides",
+    )
     with_wrong_answers: bool = Field(
         False,
         description="include trials whose answer was wrong; the reason then states what was wrong",
     )
     tolerance_factor: Annotated[float, Field(ge=1)] = 2.0
     needs: Literal["published_size", "any_size"] = "any_size"
+    counts_as: Literal["mechanism", "absolute", "construction"] | None = Field(
+        None,
+        description="kind of the figure, if the rule does not tell it: a mechanism, an absolute"
+        " figure of another machine, or a construction, which the definition or the set-up fixes",
+    )
+    corrected: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}: .+")] | None = Field(
+        None,
+        description="day of a correction (ISO 8601), a colon and its reason; older runs are judged"
+        " by the corrected rule, and their rows say so",
+    )
     remark: str | None = None
 
     @model_validator(mode="after")
@@ -115,7 +131,7 @@ def _wrong_key(claim: ClaimTable) -> str | None:
         )
     if rule not in (*_OF_DEFINITION, "outcome") and claim.response is None:
         return f"rule {rule!r} needs a response"
-    if rule == "decoded" and claim.response not in _DECODED:
+    if rule == "decoded" and not {*(claim.response or "").split("+")} <= {*_DECODED}:
         return f"the response of rule 'decoded' must be one of {', '.join(_DECODED)}"
     return None
 

@@ -151,6 +151,9 @@ class ExperimentFile(StrictTable):
                 where = getattr(table, key, None) or {}
                 if unknown := _unknown_level(where, self.factors):
                     raise ValueError(f"{name}.{key}: {unknown} is not a level of this experiment")
+            for levels in getattr(table, "also", ()):
+                if unknown := _unknown_level(levels, self.factors):
+                    raise ValueError(f"{name}.also: {unknown} is not a level of this experiment")
         for claim in self.claims:
             if claim.along is not None and claim.along not in self.factors:
                 raise ValueError(f"claims.{claim.id}.along: there is no factor {claim.along!r}")

@@ -123,7 +123,8 @@ class FleetFolder:
 
     def last_results(self) -> dict[str, RoundResult]:
         """Return the result of each host's last round."""
-        path, results = self._results_path, {}
+        path = self._results_path
+        results: dict[str, RoundResult] = {}
         if not path.exists():
             return results
         read = {written: name for name, written in _WRITTEN.items()}

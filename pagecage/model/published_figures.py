@@ -157,7 +157,7 @@ class RuleDate:
 def rule_content(claim: JsonView) -> Json:
     """Return the keys of a claim that decide its verdict and differ from their defaults."""
     values = {key: claim.get(key, default) for key, default in _DEFAULTS.items()}
-    return {key: v for key, v in values.items() if v not in (_DEFAULTS[key], None, {})}
+    return {key: v for key, v in values.items() if v not in (_DEFAULTS[key], None, {}, [])}
 
 
 def is_same_rule(planned: JsonView, current: JsonView) -> bool:

@@ -78,6 +78,9 @@ def test_a_claim_is_completed_by_its_row(rows: Path) -> None:
         "over": None,
         "than": None,
         "than_over": None,
+        "also": [],
+        "counts_as": None,
+        "corrected": None,
         "with_wrong_answers": False,
         "tolerance_factor": 2.0,
         "needs": "any_size",
@@ -127,6 +130,13 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ('"absolute"', '"ordering"\nover = { cage = "uncaged" }', "is not one of less, greater"),
         ('"absolute"', '"outcome"', "is not one of killed, ran"),
         ('"absolute"', '"best"', "rule"),
+        (
+            '"absolute"',
+            '"absolute"\nalso = [{ cage = "tnth" }]',
+            "also: cage = 'tnth' is not a level",
+        ),
+        ('"absolute"', '"absolute"\ncounts_as = "luck"', "counts_as"),
+        ('"absolute"', '"absolute"\ncorrected = "yesterday"', "corrected"),
         ('response = "read_seconds"', "", "rule 'absolute' needs a response"),
     ],
 )

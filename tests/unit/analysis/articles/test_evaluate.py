@@ -171,7 +171,7 @@ def test_totals_of_a_cut_off_pass_stand_for_the_whole(tmp_path):
 
 
 def holds(rule, published, measured, factor=2.0):
-    summary = measured if isinstance(measured, MedianSummary) else summarise([measured])
+    summary = measured if isinstance(measured, MedianSummary) else summarise([measured] * 2)
     return evaluate_figure(
         {"rule": rule, "published": published, "tolerance_factor": factor}, summary
     )[0]
@@ -193,6 +193,27 @@ def holds(rule, published, measured, factor=2.0):
 def test_a_rule_holds_within_its_bounds_and_no_further(rule, published, held, not_held):
     assert [value for value in held if not holds(rule, published, value)] == []
     assert [value for value in not_held if holds(rule, published, value)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "published"),
+    [
+        ("absolute", 10),
+        ("ratio", 10),
+        ("range", [10, 10]),
+        ("difference", [5, 20]),
+        ("at_most", 20),
+        ("at_least", 5),
+    ],
+)
+def test_a_figure_is_undecided_if_its_interval_reaches_across_a_bound(rule, published):
+    factor = 1.0 if rule == "difference" else 2.0
+    assert holds(rule, published, interval(6, 19), factor) is True
+    far = interval(21, 30) if rule != "at_least" else interval(1, 4)
+    assert holds(rule, published, far, factor) is False
+    across = interval(19, 21) if rule != "at_least" else interval(4, 6)
+    assert holds(rule, published, across, factor) is None
+    assert holds(rule, published, interval(10, 10, n=1), factor) is None
 
 
 def test_a_tighter_factor_holds_less():
@@ -355,7 +376,8 @@ def test_flags_hold_when_one_of_the_words_that_come_often_carries_them():
         (1254.0, "hex", "0x1254"),
         ("80000D1", "hex", "0x80000d1"),
         ("1254, 1a54", "hex", "0x1254, 0x1a54"),
-        (134283473, "dec", "0x80100d1"),
+        (134283473, "dec", "134283473"),
+        ("134283473 / 32 / 1028", "dec", "134283473 / 32 / 1028"),
         ("ALLOW_RETRY|USER", "flags", "ALLOW_RETRY|USER"),
         ("about_equal", "qual", "about equal"),
         ([2.5, 3.0], "s", "2.5 – 3 s"),
@@ -380,6 +402,14 @@ def test_frequent_words_count_and_rare_ones_do_not():
     assert compare_traced("1254, 1a54", "hex", found, names)[1]
     assert not compare_traced(1254.0, "hex", found, names)[1]
     assert compare_traced(1254.0, "hex", Counter({0x1254: 5}), names)[1]
+
+
+def test_a_published_word_counts_however_rare_it_is():
+    found = Counter({0x1254: 8, 0x1A54: 8168, 0x99: 1})
+    names = {word: ["X"] for word in found}
+    assert compare_traced("1254, 1a54", "hex", found, names)[:2] == ("0x1254, 0x1a54", True)
+    assert not compare_traced("1254, 1b54", "hex", found, names)[1]
+    assert not compare_traced(1254.0, "hex", found, names)[1]
 
 
 def test_read_ahead_sizes_and_whether_read_ahead_happened():

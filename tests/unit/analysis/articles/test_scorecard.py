@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analysis.articles.scorecard import (
+    DECIDED,
     FILE,
     VERDICTS,
     Deviation,
+    Scorecard,
     ScoredClaim,
+    _measurement,
     count_verdicts,
     newest_runs,
     read_deviations,
@@ -45,6 +49,7 @@ COLUMNS = [
     "remark",
     "untestable",
 ]
+NEEDS_NOTHING = (*DECIDED, "untestable")
 RULE = """
 [[claims]]
 id = "003-{number}"
@@ -88,8 +93,8 @@ def by_id(card):
     return {row.id: row for row in card.rows}
 
 
-def test_there_are_392_rows_and_five_of_ours_each_with_an_id_of_its_own_in_order():
-    assert [int(row.id[4:]) for row in ROWS] == list(range(1, 398))
+def test_there_are_410_rows_and_five_of_ours_each_with_an_id_of_its_own_in_order():
+    assert [int(row.id[4:]) for row in ROWS] == list(range(1, 416))
     assert [row.id for row in ROWS if row.origin == "conclusion"] == [
         "000-393",
         "000-394",
@@ -106,11 +111,13 @@ def test_the_files_have_the_columns_that_are_promised_and_no_quotes_of_an_articl
             assert next(csv.reader(text)) == COLUMNS
 
 
-def test_every_row_has_a_verdict_and_the_sum_is_397():
+def test_every_row_has_a_verdict_and_a_kind_and_the_sum_is_415():
     card = scorecard_of(ROOT / "experiments", ROOT / "no runs here")
     totals = count_verdicts(card.rows)
-    assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 397
-    assert sum(lines["all"] for lines in card.totals().values()) == 397
+    assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 415
+    for counts in (card.totals(), card.totals_by_kind()):
+        assert sum(lines["all"] for lines in counts.values()) == 415
+    assert all((row.machine is None) == (row.verdict in NEEDS_NOTHING) for row in card.rows)
 
 
 def test_a_run_answers_for_its_experiments_rows(place):
@@ -151,6 +158,53 @@ def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
     )
 
 
+def test_a_dated_correction_judges_older_runs_and_the_row_says_so(place):
+    experiments, runs = place
+    file = experiments / "constrained-random.toml"
+    old = 'rule = "outcome"\nneeds = "any_size"\n'
+    changed = f'published = "ran"\n{old}corrected = "2026-11-24: was the other way round"\n'
+    text = file.read_text().replace('published = "killed"\n', "")
+    file.write_text(text.replace(old, changed))
+    (experiments / "articles/003.csv").open("a").write(
+        "003-183,constrained-random,none,time,outcome,killed,measured,,\n"
+    )
+    row = by_id(scorecard_of(experiments, runs))["003-183"]
+    assert (row.verdict, row.measured) == ("not_held", "killed")
+    assert row.reason.endswith("rule corrected on 2026-11-24: was the other way round")
+
+
+def claim_row(number, kind, verdict, measurement):
+    row = figure(f"003-{number}", verdict)
+    return replace(row, counts_as=kind, measurement=measurement)
+
+
+def test_the_headline_counts_mechanisms_and_their_distinct_measurements():
+    rows = [
+        claim_row(1, "mechanism", "held", "a"),
+        claim_row(2, "mechanism", "held", "a"),
+        claim_row(3, "mechanism", "not_held", "b"),
+        claim_row(4, "mechanism", "no_data", "c"),
+        claim_row(5, "absolute", "held", "d"),
+        claim_row(6, "absolute", "untestable", ""),
+        claim_row(7, "construction", "by_construction", "e"),
+    ]
+    assert Scorecard(tuple(rows), {}).headline() == (
+        "2 of 4 mechanisms are reproduced, by 1 distinct measurements; 1 are not, and 1 are"
+        " open. Of 2 absolute figures of other machines, 1 are within their factor, 0 are not,"
+        " and 1 are open. 1 figures are fixed by the definition or the set-up and count as"
+        " neither."
+    )
+
+
+def test_rows_about_the_same_trials_and_response_are_one_measurement():
+    rows = by_id(scorecard_of(ROOT / "experiments", ROOT / "no runs here"))
+    experiments = read_definitions(ROOT / "experiments")
+    claims = {claim["id"]: claim for claim in experiments["async-hazard"]["claims"]}
+    same = [_measurement("async-hazard", claims[f"000-{n}"]) for n in (19, 33)]
+    assert same[0] == same[1] != _measurement("async-hazard", claims["000-30"])
+    assert rows["000-19"].measurement == ""
+
+
 def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
@@ -173,7 +227,7 @@ def test_a_claim_about_the_definition_needs_no_run(place):
         "[sizes.full]\nfiles = 8\n"
     )
     row = by_id(scorecard_of(experiments, runs))["003-177"]
-    assert (row.verdict, row.measured, row.run) == ("held", 8, None)
+    assert (row.verdict, row.measured, row.run) == ("by_construction", 8, None)
     (experiments / "other.toml").write_text(
         (experiments / "other.toml").read_text().replace("files = 8", "files = 7")
     )
@@ -215,27 +269,20 @@ def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "not comparable" in text
     assert "untestable: 003-179: needs another CPU" in text
-    assert text.splitlines()[-1].split() == [
-        "in",
-        "all",
-        "0",
-        "0",
-        "0",
-        "2",
-        "0",
-        "0",
-        "1",
-        "0",
-        "3",
-    ]
+    [total] = [line.split() for line in text.splitlines() if line.startswith("in all")]
+    assert total == ["in", "all", "2", "1", "3"]  # not comparable, untestable, all
+    assert "0 of 0 mechanisms are reproduced" in text
     assert called(["claims", "--runs", str(place[1]), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
+    assert data["totals"]["kinds"]["absolute"]["all"] == 3
+    assert data["rows"][1]["command"] == "make experiment NAME=constrained-random SIZE=full"
+    assert data["headline"].startswith("0 of 0 mechanisms")
 
 
-def test_at_most_twelve_rows_are_untestable_and_each_states_why():
+def test_at_most_twenty_rows_are_untestable_and_each_states_why():
     untestable = [row for row in ROWS if row.untestable]
-    assert len(untestable) <= 12
+    assert len(untestable) <= 20
     assert all(len(row.untestable) > 10 for row in untestable)
 
 
@@ -283,7 +330,10 @@ def test_every_row_has_a_rule_or_a_reason():
     assert mismatches(ROWS, read_definitions(ROOT / "experiments")) == []
 
 
-ONE = '[[deviations]]\nclaims = ["000-1"]\ncause = "a faster disk"\nevidence = ["fio-matrix"]\n'
+ONE = (
+    '[[deviations]]\nclaims = ["000-1"]\ncause = "a faster disk"\nevidence = ["fio-matrix"]\n'
+    'untested = "a slower disk"\n'
+)
 
 
 def figure(id_: str, verdict: str) -> ScoredClaim:
@@ -298,7 +348,8 @@ def test_without_a_file_nothing_is_explained(tmp_path: Path) -> None:
 
 def test_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(ONE)
-    assert read_deviations(tmp_path) == (Deviation(("000-1",), "a faster disk", ("fio-matrix",)),)
+    expected = Deviation(("000-1",), "a faster disk", ("fio-matrix",), untested="a slower disk")
+    assert read_deviations(tmp_path) == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +359,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("", "is not a list of deviations"),
         (ONE.replace("cause", "reason"), "is incomplete"),
         (ONE.replace('["fio-matrix"]', "[]"), "is incomplete"),
+        (ONE.replace('untested = "a slower disk"\n', ""), "is incomplete"),
+        (ONE + 'tested = "both"\n', "is incomplete"),
         (ONE + ONE, "explains 000-1 twice"),
     ],
 )

@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from analysis.articles.evaluate import evaluate_claims, evaluate_source_lines
+from analysis.articles.evaluate import evaluate_claims, evaluate_source_lines, kind_of
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.scorecard import contradiction_sentences
-from analysis.articles.sides import PerUnit, evaluate_knee, minima, per_unit, per_unit_heading
+from analysis.articles.sides import (
+    PerUnit,
+    arms_of,
+    evaluate_knee,
+    minima,
+    per_unit,
+    per_unit_heading,
+    summarise_sides,
+)
 from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
 from analysis.views.run import main_table, minima_section
@@ -61,14 +69,16 @@ def seconds(*by_repeat):
     return change
 
 
-def test_a_minimum_is_judged_by_the_minimum_and_has_no_interval(tmp_path):
-    change = seconds(0.9, 3.0, 4.0)
-    assert judged(tmp_path / "median", change).verdict == "not_held"
+def test_a_minimum_is_judged_by_the_minimum_and_the_one_without_it(tmp_path):
+    change = seconds(0.9, 1.5, 4.0)
+    assert judged(tmp_path / "median", change).verdict == "undecided"
     result = judged(tmp_path / "minimum", change, statistic="minimum")
-    assert (result.verdict, result.measured, result.low, result.n) == ("held", 0.9, None, 3)
-    assert result.kind == "minimum"
-    best = judged(tmp_path / "maximum", change, statistic="maximum", published=4.0)
-    assert (best.verdict, best.measured) == ("held", 4.0)
+    assert (result.verdict, result.measured, result.n) == ("held", 0.9, 3)
+    assert (result.low, result.high, result.kind) == (0.9, 1.5, "minimum")
+    across = judged(tmp_path / "across", seconds(0.9, 3.0, 4.0), statistic="minimum")
+    assert (across.verdict, across.high) == ("undecided", 3.0)
+    best = judged(tmp_path / "maximum", change, statistic="maximum", published=3.0)
+    assert (best.verdict, best.measured, best.low) == ("held", 4.0, 1.5)
     both = {"rule": "ratio", "over": RANDOM, "statistic": "minimum"}
     assert judged(tmp_path / "ratio", change, **both).measured == 1.0
 
@@ -132,6 +142,103 @@ def test_a_difference_of_two_states_is_in_lengths_of_the_file(tmp_path):
     assert (result.verdict, result.measured) == ("held", 0.0)
 
 
+LINE = '{"disk_device": "sda", "r/s": %s, "rkB/s": %s, "w/s": 0, "wkB/s": %s}'
+
+
+def iostat_of(*seconds):
+    """Give each trial an iostat file of `sda` with these reads, KiB read and KiB written."""
+    rows = (f'{{"timestamp": "2026-11-21T10:00:00", "disk": [{LINE % row}]}}' for row in seconds)
+    return f'{{"sysstat": {{"hosts": [{{"statistics": [{", ".join(rows)}]}}]}}}}'
+
+
+def test_a_line_of_iostat_is_compared_with_the_median_second(tmp_path):
+    def named(record):
+        record["device"]["name"] = "sda"
+        if record["traces"]:
+            record["traces"]["iostat"] = f"trials/{record['trial_id']}.1/iostat.json"
+
+    run = run_with(tmp_path, named)
+    text = iostat_of((9, 9, 9), (100, 400, 0), (0, 0, 7), (110, 440, 0), (130, 520, 0), (2, 2, 90))
+    for trial in run.trials:
+        if trial.record.traces:
+            (run.path / trial.record.traces["iostat"]).write_text(text)
+    figures = {
+        name: summarise_sides(run, {**CLAIM, "response": f"iostat_{name}"}, [run.trials])
+        for name in ("reads_per_second", "write_bytes_per_second", "bytes_per_read")
+    }
+    middles = {name: figure.middle for name, figure in figures.items()}
+    assert middles == {
+        "reads_per_second": 110,  # without idle seconds, the first and the last
+        "write_bytes_per_second": 0,
+        "bytes_per_read": 4096,
+    }
+
+    def untraced(record):
+        record["measured"], record["traces"] = None, {}
+
+    found = judged(tmp_path / "none", untraced, response="iostat_reads_per_second")
+    assert found.verdict == "no_data"
+
+
+def test_a_claim_about_several_levels_is_judged_by_the_worst(tmp_path):
+    def change(record):
+        if record["response"]:
+            is_slow = record["treatment"]["source"] == "heap"
+            record["response"]["full_pass_seconds"] = 9.0 if is_slow else 1.0
+
+    both = {"also": [{"source": "resident"}, {"source": "heap"}]}
+    result = judged(tmp_path, change, **both)
+    assert (result.verdict, result.measured) == ("not_held", 9.0)
+    assert "one of 3 comparisons: cage=uncaged, source=heap" in result.reason
+    assert judged(tmp_path / "one", change, also=both["also"][:1]).verdict == "held"
+    ratio = {"rule": "ratio", "over": RANDOM, **both}
+    assert judged(tmp_path / "ratio", change, **ratio).verdict == "held"  # 9 by 9, both exchanged
+
+
+def test_levels_that_a_side_does_not_share_stay(tmp_path):
+    claim = {"where": {"a": "1", "b": "x"}, "over": {"a": "2", "b": "x"}, "also": [{"a": "3"}]}
+    _, arm = arms_of(claim)
+    assert (arm["where"], arm["over"]) == ({"a": "3", "b": "x"}, {"a": "2", "b": "x"})
+
+
+def test_the_kind_of_a_figure_follows_from_its_rule_unless_it_is_given():
+    def kind(**claim):
+        return kind_of({**CLAIM, **claim})
+
+    assert kind() == kind(response="resident_bytes", needs="published_size") == "absolute"
+    assert kind(counts_as="mechanism") == "mechanism"
+    assert kind(rule="config") == kind(rule="source_lines") == "construction"
+    assert kind(response="amplification") == kind(per="dataset") == "mechanism"
+    assert kind(rule="ratio", over=RANDOM, needs="published_size") == "mechanism"
+    assert kind(rule="outcome", response=None) == "mechanism"
+
+
+def test_a_construction_is_neither_held_nor_undecided(tmp_path):
+    change = seconds(1.0, 1.5, 4.0)
+    fixed = judged(tmp_path, change, counts_as="construction")
+    assert (fixed.verdict, fixed.counts_as) == ("by_construction", "construction")
+    other = judged(tmp_path / "other", change, counts_as="construction", published=9)
+    assert other.verdict == "not_held"
+
+
+def test_repeats_are_those_of_the_run(tmp_path):
+    repeats = {"response": "repeat", "statistic": "maximum", "unit": "count", "published": 3}
+    assert judged(tmp_path, counts_as="construction", **repeats).measured == 3
+
+
+def test_an_outcome_counts_on_a_noisy_host(tmp_path):
+    def refused(record):
+        record["outcome"], record["error"] = "wrong_answer", "400,000 failed calls"
+
+    run = run_with(tmp_path, refused, rule="outcome", published="ran", unit="outcome")
+    noisy = tuple(
+        replace(t, verdicts=replace(t.verdicts, excluded=True, reasons=("host not quiet: x",)))
+        for t in run.trials
+    )
+    [result] = evaluate_claims(replace(run, trials=noisy))
+    assert (result.verdict, result.measured, result.n) == ("not_held", "wrong answer", 3)
+
+
 def test_a_restart_is_judged_by_trials_of_two_boots(tmp_path):
     rule = {"rule": "ratio", "over_boot": True, "published": 1.5}
     result = judged(tmp_path / "one", **rule)
@@ -147,7 +254,8 @@ def test_a_restart_is_judged_by_trials_of_two_boots(tmp_path):
         )
 
     result = judged(tmp_path / "two", restarted, **rule)
-    assert (result.verdict, result.measured) == ("held", 1.5)
+    assert (result.verdict, result.measured) == ("undecided", 1.5)
+    assert result.reason.endswith("a single trial does not show its spread")
 
 
 def other_host(record):
