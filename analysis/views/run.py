@@ -283,7 +283,8 @@ def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
 def claims_tally(results: Sequence[ClaimResult]) -> str:
     """Return the numbers of claims by verdict, such as `12 held, 6 not, 2 undecided`."""
     counts = Counter(one.verdict for one in results)
-    words = {"held": "held", "not_held": "not", "undecided": "undecided"}
+    words = {"held": "held", "not_held": "not", "by_construction": "by construction"}
+    words["undecided"] = "undecided"
     parts = [f"{counts[one]} {word}" for one, word in words.items() if counts[one]]
     others = len(results) - sum(counts[one] for one in words)
     return ", ".join([*parts, *([f"{others} not compared"] if others else [])])

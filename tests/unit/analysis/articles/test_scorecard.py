@@ -251,10 +251,11 @@ def test_a_run_that_has_just_begun_hides_no_older_one(place):
     )
 
 
-def test_a_run_that_cannot_be_read_is_ignored(place):
+def test_a_run_that_cannot_be_read_is_named(place):
     experiments, runs = place
     (runs / "20261121T100000Z-constrained-random-vm/plan.json").unlink()
-    assert by_id(scorecard_of(experiments, runs))["003-178"].verdict == "not_run"
+    with pytest.raises(PagecageError, match="it has no plan"):
+        scorecard_of(experiments, runs)
 
 
 def test_an_unknown_experiment_is_an_error_message(place):
