@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import known_definitions as known
-from pagecage.cli.known_definitions import ask_before_commands, command_lines
+from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.definitions import known
 from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.known import command_lines
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from tests.builders.command_line import called
