@@ -96,7 +96,7 @@ def test_what_cannot_be_told_is_undecided(top: Path) -> None:
 
 def test_an_emulated_cpu_decides_nothing(top: Path) -> None:
     """The program's own time may be next to nothing on a real CPU; its I/O takes as long."""
-    words = (*PAGES, "--type", "aws-gp3", "--latency-us", "300", "--under")
+    words = (*PAGES, "--type", "aws-gp3", "--latency", "300us", "--under")
     real, emulated = on_a_real_cpu(top), LAZY
     assert cells(predicted(top, real, *words, "400ms", status=5).stdout, "aws-gp3")[-1] == "no"
     page = predicted(top, emulated, *words, "400ms", status=6).stdout

@@ -47,7 +47,7 @@ def test_a_page_is_that_of_the_stored_bundles(
 def test_the_fidelity_page_is_that_of_the_stored_checks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`pagecage fidelity --markdown > docs/FIDELITY.md` generates it again."""
+    """`pagecage articles fidelity --markdown > docs/FIDELITY.md` generates it again."""
     assert called(["articles", "fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
 
@@ -143,7 +143,7 @@ def test_another_machines_bundle_is_shown_next_to_the_stored_ones(
     assert {hosts[id_] for id_ in other["alone"]} == {other["machine"]}
     assert called([*arguments, "--markdown"]) == 0
     assert "## Other machines" in capsys.readouterr().out
-    assert called(["claims", "--bundles", str(tmp_path), "--from", str(own)]) != 0
+    assert called(["articles", "claims", "--bundles", str(tmp_path), "--from", str(own)]) != 0
     assert "is already among the runs" in capsys.readouterr().err
 
 

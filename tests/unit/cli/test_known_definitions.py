@@ -199,7 +199,7 @@ def test_reading_a_definition_starts_nothing_of_it(
     monkeypatch.setenv("PATH", f"{project.parent / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(project)
     assert called(["list"]) == 0
-    assert called(["plan", "experiments/mine.toml", "--host", "vm"]) == 0
+    assert called(["run", "experiments/mine.toml", "--dry-run", "--host", "vm"]) == 0
     shown = capsys.readouterr().out
     assert "mine" in shown
     assert "rm -r" in shown
