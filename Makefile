@@ -61,7 +61,7 @@ ready-test:
 ##@ Run
 experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	+@$(setup) experiment
-	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
+	@$(pagecage) run "$$NAME" --host "$$HOST" --dataset "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments' or a command of sh, ARGS='--cold FILES')
@@ -169,4 +169,4 @@ distclean: clean ## Also remove the guest's cache (runs stay)
 #- default or full. BUDGET=20m lets SIZE=auto plan twenty minutes instead of three. RESUME=1 finishes
 #- the newest run of NAME. ONLY runs the treatments with these levels. ARGS is passed to `pagecage`
 #- unchanged.
-#- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/FORMAT.md).
+#- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/EXIT_CODES.md).

@@ -6,7 +6,7 @@ import json
 import string
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from analysis.stats import (
     evaluate_gate,
     median_ratio,
     overall_ratio,
+    summarise,
 )
 from pagecage.errors import EXIT_GATE_UNDECIDED, EXIT_USAGE, PagecageError
 
@@ -272,7 +273,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate's verdict on one run's change in one treatment; `run` counts from 0, the first run."""
+    """A gate's verdict on one run in one treatment; `run` counts from 0, the first run."""
 
     gate: Gate
     run: int
@@ -312,7 +313,8 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     """
     refusal = EXIT_GATE_UNDECIDED if gates else EXIT_USAGE
     found = find_incompatibilities(runs)
-    found += find_gate_obstacles(runs, [gate.response for gate in gates])
+    gates = [named_gate(gate, runs[-1]) for gate in gates]
+    found += find_gate_obstacles(runs, [gate.response for gate in gates if gate.bound is None])
     if found and not anyway:
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
         message = f"these runs are not comparable: {reasons}"
@@ -378,9 +380,59 @@ def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateRes
                 change.ratio or first.summary or others[index - 1].summary
             ):
                 share = change.floor.share if change.floor else 0
-                verdict, reason = evaluate_gate(gate, change.ratio, share)
-                reason = reason if change.ratio else change.word
+                figure = change.ratio if gate.bound is None else others[index - 1].summary
+                verdict, reason = evaluate_gate(gate, figure, share)
+                reason = reason if figure else change.word
                 yield GateResult(gate, index, row.treatment, verdict, reason)
+
+
+_SHORT = {"iops": "device_reads_per_second", "bandwidth": "device_read_bytes_per_second"}
+_DURATIONS = ("ready_seconds", "wall_seconds", "read_seconds")
+
+
+def check_bounds(gates: Sequence[Gate]) -> None:
+    """Raise PagecageError for a change, and for a bound in a unit of another kind."""
+    for gate in gates:
+        if gate.bound is None:
+            raise PagecageError(
+                f"--fail-if {gate.text!r} is a change, and there is no run to compare with",
+                "--baseline RUN, or a bound, as in 'ready_seconds > 30s'",
+            )
+        if gate.response not in ("time", *_SHORT):
+            gate.require_unit()
+
+
+def named_gate(gate: Gate, run: Run) -> Gate:
+    """Return a gate on a response of the run, for one on `time`, `iops` or `bandwidth`.
+
+    `time` is the run's response if that is a time, else the time until a server serves, until a
+    command ends, or of the reads.
+    """
+    names = {name for trial in run.trials for name in trial.record.response}
+    if gate.response in names:
+        return gate
+    if gate.response == "time":
+        times = (run.response, *_DURATIONS)
+        known = (name for name in times if name.endswith("_seconds") and name in names)
+        return replace(gate, response=next(known, gate.response))
+    return replace(gate, response=_SHORT.get(gate.response, gate.response))
+
+
+def judge(run: Run, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
+    """Return the verdicts of gates with bounds on one run, in each of its treatments.
+
+    A treatment whose trials have no figure, such as one that the kernel killed, is undecided.
+    """
+    named = [named_gate(gate, run) for gate in gates]
+    check_responses([run], named)
+    results = []
+    for gate in named:
+        for treatment in treatments(run):
+            values = included_values(run, treatment, gate.response)
+            verdict, reason = evaluate_gate(gate, summarise(values) if values else None)
+            reason = reason if values else _state(make_cell(run, treatment, gate.response))
+            results.append(GateResult(gate, 0, treatment, verdict, reason))
+    return tuple(results)
 
 
 def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:

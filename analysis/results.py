@@ -21,7 +21,17 @@ from analysis.articles.pages import answers_report, fidelity_page, scorecard_pag
 from analysis.articles.ratios import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
 from analysis.articles.scorecard import newest_runs, read_deviations
 from analysis.articles.tables import scorecard_report
-from analysis.comparison import Comparison, check_responses, compare, load_runs, run_or_baseline
+from analysis.comparison import (
+    Comparison,
+    GateResult,
+    check_bounds,
+    check_responses,
+    compare,
+    judge,
+    load_runs,
+    named_gate,
+    run_or_baseline,
+)
 from analysis.data.baseline import baseline_of
 from analysis.data.load import Run, bundled_runs, include_by_name, load_run
 from analysis.exchange import WRITERS, responses_of
@@ -129,7 +139,7 @@ def compared(
     if html:
         title = " against ".join(run.plan["run_id"] for run in found.runs)
         _write_page(comparison.comparison_report(found), title, html)
-    return COMPARISON.text(found, form), _gate_status(found.verdicts())
+    return COMPARISON.text(found, form), gate_status(found.verdicts())
 
 
 def followed(
@@ -148,7 +158,7 @@ def followed(
     if html:
         report = formats.report(found)
         _write_page(report, report.title, html)
-    status = _gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
+    status = gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
     return formats.text(found, form), status
 
 
@@ -158,15 +168,33 @@ def _write_page(report: Report, title: str, path: Path) -> None:
     write_page(to_html(report, title), path)
 
 
-def _gate_status(verdicts: set[str]) -> int:
+def gate_status(verdicts: set[str]) -> int:
+    """Return the exit status of gates with these verdicts."""
     if "failed" in verdicts:
         return EXIT_GATE_FAILED
     return EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
 
 
-def check_gates(folder: Path, fail_if: Sequence[str]) -> None:
-    """Check gates and the run they will compare with, before there is another run."""
-    check_responses(load_runs([folder]), [parse_gate(text) for text in fail_if])
+def judged(
+    folder: Path, fail_if: Sequence[str], include: Sequence[str], form: str = ""
+) -> tuple[str, int]:
+    """Return the verdicts of gates with bounds on one run, and their exit status."""
+    (run,) = load_runs([folder], include)
+    gates = [parse_gate(text) for text in fail_if]
+    check_bounds(gates)
+    found = judge(run, gates)
+    formats = Formats[Sequence[GateResult]](comparison.gates_json, comparison.gates_report)
+    return formats.text(found, form), gate_status({one.verdict for one in found})
+
+
+def check_gates(folder: Path | None, fail_if: Sequence[str]) -> None:
+    """Check gates and the run they will compare with, if any, before there is another run."""
+    gates = [parse_gate(text) for text in fail_if]
+    if folder is None:
+        check_bounds(gates)
+        return
+    (run,) = load_runs([folder])
+    check_responses([run], [named_gate(gate, run) for gate in gates if gate.bound is None])
 
 
 def save_baseline(

@@ -13,7 +13,8 @@ from functools import cache
 from statistics import NormalDist
 
 from pagecage.errors import PagecageError
-from pagecage.verdicts.repeats import CONFIDENCE, ranks_left_out
+from pagecage.units import parse_seconds, parse_size_bytes
+from pagecage.verdicts.repeats import CONFIDENCE, FEWEST_OF_GATE, ranks_left_out
 from pagecage.verdicts.repeats import FEWEST as FEWEST_OF_MEDIAN
 
 FEWEST = 5
@@ -314,45 +315,69 @@ def _partition(signal: Sequence[float], penalty: float) -> list[int]:
     return found[::-1]
 
 
-MIN_TRIALS_PER_RUN = 3
-"""Minimum trials per run for a decision.
-
-With three trials in each of two runs, all trials of one exceed all of the other by chance once in
-twenty times.
-"""
+MIN_TRIALS_PER_RUN = FEWEST_OF_GATE
 _GATE = re.compile(
-    r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%\s*"
+    r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*"
+    r"(?:(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%|(?P<bound>[0-9]{1,18}(?:\.[0-9]{1,9})?)\s*"
+    r"(?P<unit>[A-Za-z]*))\s*"
 )
+_TIMES = {"seconds": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+"""How many of the units that end a response's name make a second."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition on the change of a response.
+    """A condition on a response, or on its change.
 
-    The gate fails if the change compares to `percent` by `sign` (`> >= < <=`). `text` is the
-    condition as typed.
+    The gate fails if the figure compares to `bound` by `sign` (`> >= < <=`), or its change to
+    `percent` if `bound` is None. `text` is the condition as typed. `unit` is that of `bound`; empty
+    for the response's own.
     """
 
     text: str
     response: str
     sign: str
-    percent: float
+    percent: float = 0.0
+    bound: float | None = None
+    unit: str = ""
+
+    def require_unit(self) -> None:
+        """Raise PagecageError if the bound has a unit of another kind than the response."""
+        assert self.threshold >= 0
 
     @property
     def threshold(self) -> float:
-        """The ratio at which the gate begins to fail."""
-        return 1 + self.percent / 100
+        """The ratio, or for a bound the figure in the response's unit, from which the gate fails.
+
+        Raises PagecageError if the bound has a unit of another kind than the response.
+        """
+        if self.bound is None:
+            return 1 + self.percent / 100
+        if not self.unit:
+            return self.bound
+        times = (scale for end, scale in _TIMES.items() if self.response.endswith(f"_{end}"))
+        text, where = f"{self.bound:f}{self.unit}", f"--fail-if {self.text!r}"
+        if (scale := next(times, None)) is not None:
+            return parse_seconds(text, where) * scale
+        if "bytes" not in self.response:
+            raise PagecageError(
+                f"{where}: {self.response} is neither a time nor a size", f"remove {self.unit}"
+            )
+        return float(parse_size_bytes(text, where))
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate `name op +N%`. Raises PagecageError for any other text."""
+    """Parse a gate `name op +N%` or `name op N`. Raises PagecageError for any other text."""
     match = _GATE.fullmatch(text)
     if not match:
         raise PagecageError(
             f"--fail-if {text!r} is not a gate",
-            "write it as 'read_seconds > +10%', including the sign",
+            "write it as 'read_seconds > +10%' with the sign, or as 'ready_seconds > 30s'",
         )
-    gate = Gate(text.strip(), match["name"], match["sign"], float(match["percent"]))
+    name, sign = match["name"], match["sign"]
+    if match["bound"]:
+        return Gate(text.strip(), name, sign, bound=float(match["bound"]), unit=match["unit"])
+    gate = Gate(text.strip(), name, sign, float(match["percent"]))
     if gate.threshold <= 0:
         raise PagecageError(
             f"--fail-if {text!r}: no figure falls below zero", "name a change above -100%"
@@ -365,17 +390,18 @@ def evaluate_gate(
 ) -> tuple[str, str]:
     """Return `failed`, `passed` or `undecided`, and the reason.
 
-    A gate is decided if the whole interval lies on one side of its threshold. It does not fail for
-    a change within `noise_share`, by which identical trials differ.
+    `ratio` is the figure itself for a gate with a bound. A gate is decided if the whole interval
+    lies on one side of its threshold. It does not fail for a change within `noise_share`, by which
+    identical trials differ.
     """
     if ratio is None:
-        return "undecided", "there is no ratio"
+        return "undecided", "there is no ratio" if gate.bound is None else "there is no figure"
     if ratio.n < MIN_TRIALS_PER_RUN:
         fewer = f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread"
         return "undecided", fewer
     is_met = _SIGNS[gate.sign]
     ends = [is_met(end, gate.threshold) for end in (ratio.low, ratio.high)]
-    if all(ends) and max(ratio.middle, 1 / ratio.middle) <= 1 + noise_share:
+    if gate.bound is None and all(ends) and max(ratio.middle, 1 / ratio.middle) <= 1 + noise_share:
         return "undecided", f"identical trials differ by up to {noise_share:.1%}"
     if all(ends):
         return "failed", "the whole interval is beyond the threshold"

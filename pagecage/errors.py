@@ -7,7 +7,6 @@ import errno
 import json
 import re
 
-# Exit codes of `pagecage` (docs/FORMAT.md lists them for users).
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -15,7 +14,34 @@ EXIT_HOST = 3
 EXIT_INCOMPLETE = 4
 EXIT_GATE_FAILED = 5
 EXIT_GATE_UNDECIDED = 6
+EXIT_OWN_FAILURE = 125
+EXIT_NOT_STARTED = 126
+EXIT_NOT_FOUND = 127
 EXIT_INTERRUPTED = 130
+EXIT_CODES = {
+    EXIT_OK: "success",
+    EXIT_FAILED: "internal error in pagecage",
+    EXIT_USAGE: "invalid command line, file or definition",
+    EXIT_HOST: "the host cannot run the trials",
+    EXIT_INCOMPLETE: "some trials have no result",
+    EXIT_GATE_FAILED: "a condition of --fail-if is met, a target is missed, or a limit was lost",
+    EXIT_GATE_UNDECIDED: "a condition of --fail-if or a target cannot be decided",
+    EXIT_INTERRUPTED: "interrupted",
+}
+"""Exit codes of every verb that does not pass on a program's status (docs/EXIT_CODES.md)."""
+RUNNER_EXIT_CODES = {
+    EXIT_OWN_FAILURE: "pagecage failed: any of 1 to 4 above, or files did not become cold",
+    EXIT_NOT_STARTED: "the program cannot be started",
+    EXIT_NOT_FOUND: "there is no such program",
+}
+"""Exit codes of verbs that pass on a program's status, as docker run has them."""
+RUNNERS = ("replay", "sweep", "memory", "cold", "shell")
+"""Verbs that pass on a program's status."""
+
+
+def runner_code(code: int) -> int:
+    """Return the exit code of a verb that passes on a program's status, for one of pagecage's."""
+    return EXIT_OWN_FAILURE if EXIT_OK < code <= EXIT_INCOMPLETE else code
 
 
 class PagecageError(Exception):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.linux.page_cache import (
     EvictedFile,
     Holders,
@@ -134,7 +134,7 @@ class NotCold(PagecageError):
         plural = "s" * (len(others) > 1)
         more = f"; so do pages of {len(others):,} other file{plural}" if others else ""
         hint = f"end what holds them, or allow them: --allow-pages {certificate.pages_after}"
-        super().__init__(f"{first}{more}", hint, EXIT_FAILED)
+        super().__init__(f"{first}{more}", hint, EXIT_OWN_FAILURE)
         self.certificate = certificate
 
 

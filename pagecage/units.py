@@ -63,13 +63,14 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
 
 
 _SECONDS = {
+    "us": Fraction(1, 10**6),
     "ms": Fraction(1, 1000),
     "s": Fraction(1),
     "min": Fraction(60),
     "m": Fraction(60),
     "h": Fraction(3600),
 }
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min|m|h)\s*")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s|min|m|h)\s*")
 
 
 def parse_seconds(text: str, where: str) -> float:

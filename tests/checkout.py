@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.errors import EXIT_USAGE, RUNNERS, runner_code
 from pagecage.process import PIPE, Completed, run, spawn
 from tests.tree import ROOT
 
@@ -21,7 +22,7 @@ SOURCES = (
     "workloads/java/*.java",
     "workloads/lucene/*.java",
 )
-PLAIN = ("--host", "local", "--size", "smoke")
+PLAIN = ("--host", "local", "--dataset", "smoke")
 ANALYSIS = """
 def render(folder, include, known_sections):
     return f"render {folder}"
@@ -142,12 +143,12 @@ def freshly(top: Path, *words: str) -> Completed:
     return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)
 
 
-def refused(top: Path, *words: str, status: int = 2) -> str:
-    """Return the error for bad input. The command must exit with 2, print neither traceback nor
-    data, and start nothing.
+def refused(top: Path, *words: str, status: int = EXIT_USAGE) -> str:
+    """Return the error for bad input. The command must exit with 2, or 125 where a program's status
+    is passed on, print neither traceback nor data, and start nothing.
     """
     done = pagecage(top, *words)
-    assert done.status == status, done.stderr
+    assert done.status == (runner_code(status) if words[0] in RUNNERS else status), done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert not (top / "runs").exists()

@@ -19,23 +19,18 @@ VERBS = (
     *(
         "init",
         "list",
-        "plan",
         "run",
         "show",
-        "claims",
-        "answers",
-        "fidelity",
+        "articles",
         "doctor",
-        "schema",
         "host",
         "compare",
-        "baseline",
         "history",
-        "bundle",
-        "render",
+        "export",
+        "import",
     ),
-    *("cage", "floor", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
-    *("cold", "verify", "memory"),
+    *("cage", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
+    *("cold", "inspect", "memory", "demo", "runs"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 
@@ -91,12 +86,12 @@ def test_a_wrong_definition_names_file_and_key(
             ("run", "constrained-randm"),
             "there is no experiment 'constrained-randm' fix: did you mean",
         ),
-        (("plan", "zzz"), "there is no experiment 'zzz' fix: known: advice-matrix"),
+        (("run", "zzz", "--dry-run"), "there is no experiment 'zzz' fix: known: advice-matrix"),
         (("run", "smoke", "--host", "mv"), "there is no host 'mv' fix: did you mean \"vm\"?"),
-        (("run", "smoke", "--size", "smal"), "there is no size 'smal'"),
+        (("run", "smoke", "--dataset", "smal"), "there is no size 'smal'"),
         (
             ("run", "smoke", "--cage", "tnth"),
-            "there is no cage 'tnth' fix: did you mean \"tenth\"?",
+            "there is no cage and no volume type 'tnth' fix: did you mean \"tenth\"?",
         ),
         (("run", "smoke", "--repeats", "0"), "repeats"),
         (("run", "smoke", "--repeats", "many"), "repeats"),
@@ -114,8 +109,8 @@ def test_a_wrong_definition_names_file_and_key(
             "--until-ci and --resume are mutually exclusive",
         ),
         (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
-        (("bundle", "smoke"), "there is no run 'smoke'"),
-        (("render", "nothing.zip"), "'nothing.zip' does not exist"),
+        (("export", "smoke"), "there is no run 'smoke'"),
+        (("import", "nothing.zip"), "'nothing.zip' does not exist"),
         (("run", "smoke", "--fresh", "often"), "fresh"),
         (("run", "smoke", "--hots", "vm"), "--hots"),
         (("run", "smoke", "--resume"), "there is no run 'smoke'"),
@@ -133,7 +128,7 @@ def test_a_wrong_definition_names_file_and_key(
         (("run",), "name"),
         (("rnu", "smoke"), '"run"'),
         (
-            ("plan", "smoke", *PLAIN, "--fresh", "trial"),
+            ("run", "smoke", "--dry-run", *PLAIN, "--fresh", "trial"),
             'fresh = "trial" needs a saved machine state',
         ),
         (("host", "up", "mv"), "mv"),
@@ -152,12 +147,16 @@ def test_a_cage_below_what_the_workload_needs(top: Path) -> None:
 
 def test_a_wrong_cage_is_named(top: Path) -> None:
     (top / "cgroups/smoke.toml").write_text('about = "x"\nMemoryMax = "1G"\n')
-    assert "smoke.toml: MemoryMax: '1G' has no clear unit" in refused(top, "plan", "smoke", *PLAIN)
+    assert "smoke.toml: MemoryMax: '1G' has no clear unit" in refused(
+        top, "run", "smoke", "--dry-run", *PLAIN
+    )
 
 
 def test_a_dataset_that_does_not_fit_the_disk(top: Path) -> None:
     write(top, change='dataset = "1GiB" -> dataset = "900TiB"')
-    assert "900 TiB do not fit" in refused(top, "run", "asked", "--host", "local", "--size", "full")
+    assert "900 TiB do not fit" in refused(
+        top, "run", "asked", "--host", "local", "--dataset", "full"
+    )
 
 
 def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None:
@@ -174,7 +173,8 @@ def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "words", [("plan", "smoke", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)]
+    "words",
+    [("run", "smoke", "--dry-run", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)],
 )
 def test_a_fresh_interpreter_says_the_same(top: Path, words: tuple[str, ...]) -> None:
     """The other tests fork from a process that has its imports done; this one starts anew."""
@@ -211,7 +211,16 @@ def test_list_for_people_and_for_programs(top: Path) -> None:
 
 def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
     done = pagecage(
-        top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json"
+        top,
+        "run",
+        "constrained-random",
+        "--dry-run",
+        *PLAIN,
+        "--seed",
+        "7",
+        "--repeats",
+        "2",
+        "--json",
     )
     assert done.status == 0
     data = json.loads(done.stdout)
@@ -219,15 +228,23 @@ def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
     assert plan_from_json(data).sha256 == data["plan_sha256"]
     again = json.loads(
         pagecage(
-            top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json"
+            top,
+            "run",
+            "constrained-random",
+            "--dry-run",
+            *PLAIN,
+            "--seed",
+            "7",
+            "--repeats",
+            "2",
+            "--json",
         ).stdout
     )
     assert again["trials"] == data["trials"]
 
 
-@pytest.mark.parametrize("words", [("plan", "smoke"), ("run", "smoke", "--dry-run")])
-def test_plan_for_people_shows_the_exact_commands(top: Path, words: tuple[str, ...]) -> None:
-    done = pagecage(top, *words, *PLAIN)
+def test_a_dry_run_for_people_shows_the_exact_commands(top: Path) -> None:
+    done = pagecage(top, "run", "smoke", "--dry-run", *PLAIN)
     assert done.status == 0
     lines = done.stdout.splitlines()
     assert "smoke on local: 4 trials, 1 repeats of each treatment" in lines[0]
@@ -240,7 +257,7 @@ def test_plan_for_people_shows_the_exact_commands(top: Path, words: tuple[str, .
 
 
 def test_a_stopping_rule_is_planned_up_to_its_bound(top: Path) -> None:
-    words = ("plan", "smoke", *PLAIN, "--until-ci", "2.5%", "--max-repeats", "7")
+    words = ("run", "smoke", "--dry-run", *PLAIN, "--until-ci", "2.5%", "--max-repeats", "7")
     data = json.loads(pagecage(top, *words, "--json").stdout)
     assert (data["until_ci"], data["repeats"], len(data["trials"])) == (0.025, 7, 28)
     assert (
@@ -250,7 +267,7 @@ def test_a_stopping_rule_is_planned_up_to_its_bound(top: Path) -> None:
 
 
 def test_a_cage_of_ones_own_choice_keeps_the_control(top: Path) -> None:
-    done = pagecage(top, "plan", "smoke", *PLAIN, "--cage", "customer-tenth", "--json")
+    done = pagecage(top, "run", "smoke", "--dry-run", *PLAIN, "--cage", "customer-tenth", "--json")
     cages = {trial["cage"]["name"] for trial in json.loads(done.stdout)["trials"]}
     assert cages == {"uncaged", "customer-tenth"}
 
@@ -266,6 +283,6 @@ def test_doctor_looks_and_says(top: Path) -> None:
 
 
 def test_schemas_are_written_where_asked(top: Path) -> None:
-    assert pagecage(top, "schema").status == 0
+    assert pagecage(top, "articles", "schema").status == 0
     for name in ("cage.schema.json", "experiment.schema.json"):
         assert (top / "docs/schema" / name).read_text() == (ROOT / "docs/schema" / name).read_text()

@@ -20,6 +20,7 @@ from tests.bad_inputs import (
     bad,
     complaint,
 )
+from tests.checkout import PLAIN
 from tests.tree import ROOT
 from tests.verbs import VERBS
 
@@ -47,21 +48,19 @@ def rows() -> list[tuple[tuple[str, ...], str]]:
         ]
     found += [(("run", run, "--resume"), run) for run in PLANS]
     found += [
-        (("bundle", run, "--out", "never"), run) for run in ("p-deep", "p-list", "p-definition")
+        (("export", run, "--out", "never"), run) for run in ("p-deep", "p-list", "p-definition")
     ]
     found += [
-        (("plan", f"bad-{name}", "--host", "local", "--size", "full"), "bad-" + name)
+        (("run", f"bad-{name}", "--dry-run", "--host", "local", "--dataset", "full"), "bad-" + name)
         for name in EXPERIMENTS
     ]
     found += [
         (("cage", "show", f"bad-{name}"), f"bad-{name}") for name in CAGES if name != "little"
     ]
-    found += [
-        (("plan", "smoke", "--host", "local", "--size", "smoke", "--cage", f"bad-{name}"), "")
-        for name in CAGES
-    ]
+    dry = ("run", "smoke", "--dry-run", *PLAIN, "--cage")
+    found += [((*dry, f"bad-{name}"), "") for name in CAGES]
     found += [(("cage", "import", f"bad/{name}"), "") for name in FILES]
-    return found + [(("render", f"bad/{name}"), name) for name in ARCHIVES]
+    return found + [(("import", f"bad/{name}"), name) for name in ARCHIVES]
 
 
 ROWS = rows()

@@ -90,11 +90,12 @@ def test_what_is_saved_is_a_cage_that_a_plan_takes(top: Path) -> None:
     assert tomllib.loads(text)["volume"]["throughput"] == "250MiB"
     planned = pagecage(
         top,
-        "plan",
+        "run",
         "smoke",
+        "--dry-run",
         "--host",
         "local",
-        "--size",
+        "--dataset",
         "smoke",
         "--cage",
         "customer-disk",
@@ -115,7 +116,7 @@ def test_a_volume_becomes_a_further_disk_of_a_saved_cage(top: Path) -> None:
     pagecage(top, "cage", "show", *GP3, "--save", "customer-disk")
     before = (top / "cgroups/customer-disk.toml").read_text()
     gp2 = ("aws-gp2", "--size", "100GiB")
-    done = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--disk", "wal")
+    done = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--as-disk", "wal")
     assert (done.status, "saved: cgroups/customer-disk.toml" in done.stderr) == (0, True)
     assert (top / "cgroups/customer-disk.toml").read_text().startswith(before)
     shown = json.loads(pagecage(top, "cage", "show", "customer-disk", "--json").stdout)["cage"]
@@ -123,7 +124,7 @@ def test_a_volume_becomes_a_further_disk_of_a_saved_cage(top: Path) -> None:
     assert (wal["volume"]["type"], wal["properties"]["IOReadIOPSMax"]) == ("gp2", 300)
     assert wal["burst"]["iops"]["rate"] == 3000
     assert "MemoryMax" not in wal["properties"]
-    again = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--disk", "wal")
+    again = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--as-disk", "wal")
     assert (again.status, "has a disk wal already" in again.stderr) == (2, True)
 
 
@@ -154,7 +155,7 @@ def test_a_latency_has_its_percentiles_and_its_source(top: Path) -> None:
     none = show(top, "aws-st1", "--size", "1TiB")
     assert "Latency: not published." in none
     assert "percentiles" not in none
-    asked = show(top, *GP3, "--latency-us", "900")
+    asked = show(top, *GP3, "--latency", "900us")
     assert "a least latency of 900 us for a read" in asked
     assert "percentiles" not in asked
 
@@ -177,7 +178,17 @@ def test_the_customers_volume_imposes_the_latency_that_its_figures_imply(top: Pa
     page = show(top, "customer-volume")
     assert row(page, "read")[:3] == ["read", "128 KiB", "p50 4.1 ms"]
     assert "A simulated volume imposes the latencies." in page
-    floor = ("floor", "customer-volume", "--bytes", "28GB", "--reads", "213624", "--depth", "1")
+    floor = (
+        "cage",
+        "floor",
+        "customer-volume",
+        "--bytes",
+        "28GB",
+        "--reads",
+        "213624",
+        "--depth",
+        "1",
+    )
     assert "at least 14 min 36 s, because of mean read latency" in pagecage(top, *floor).stdout
 
 
@@ -271,7 +282,7 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
     [
         (
             "aws-gp9 --size 1GiB",
-            "there is no volume type and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?",
+            "there is no cage and no volume type 'aws-gp9' fix: did you mean \"aws-gp3\"?",
         ),
         ("gp3", 'fix: did you mean "aws-gp3"?'),
         ("zzz", "fix: pagecage cage list"),
@@ -351,7 +362,7 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
         ("aws-gp3 --size 1TiB --scale inf", "--scale"),
         ("aws-gp3 --size 1TiB --iops 0", "--iops"),
         ("aws-gp3 --size 1TiB --start empty", "--start"),
-        ("aws-gp3 --size 1TiB --latency-us 0", "--latency-us"),
+        ("aws-gp3 --size 1TiB --latency 0us", "--latency"),
     ],
 )
 def test_bad_input_is_one_sentence_and_its_mend(top: Path, words: str, says: str) -> None:

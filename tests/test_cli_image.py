@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli.container import ImageOptions, plan_for_image
-from pagecage.cli.options import ReplayOptions, VolumeOptions
+from pagecage.cli.options import ReplayOptions
 from pagecage.planning.plan import plan_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused
@@ -71,7 +71,7 @@ def test_arguments_replace_those_of_the_image(top: Path, image: str) -> None:
 
 
 def test_settings_reach_the_container(top: Path, image: str) -> None:
-    options = ("-e", "A=b c", "--env-file", "own.env", "-v", "./data:/srv:ro", "-p", "80:80")
+    options = ("-e", "A=b c", "--env-file", "own.env", "--volume", "./data:/srv:ro", "-p", "80:80")
     shown, _ = dry(top, "customer", "--image", image, *options, "--driver", "podman", *VM)
     assert "podman load" in shown
     assert "--mount=type=bind,source=/data/replay/volume-1,target=/srv,readonly" in shown
@@ -80,7 +80,7 @@ def test_settings_reach_the_container(top: Path, image: str) -> None:
 
 
 def test_a_volume_that_may_be_written_is_a_restored_copy(top: Path, image: str) -> None:
-    shown, _ = dry(top, "customer", "--image", image, "-v", "./data:/srv", *VM)
+    shown, _ = dry(top, "customer", "--image", image, "--volume", "./data:/srv", *VM)
     assert "source=/data/replay/volumes/data/volume-1,target=/srv" in shown
 
 
@@ -121,7 +121,7 @@ def test_a_compose_file_beside_another_cage(top: Path, image: str) -> None:
         (("--image", "own.tar", "--cold", "data"), "--cold does not apply", "--volume"),
         (("--image", "own.tar", "--copy", "data"), "--copy does not apply", "--volume"),
         (("--image", "own.tar", "--driver", "docker-api"), "cannot run an image", "podman"),
-        (("--image", "own.tar", "-v", "data:/x"), "is a named volume", "./data:/x"),
+        (("--image", "own.tar", "--volume", "data:/x"), "is a named volume", "./data:/x"),
         (("--image", "own.tar", "-p", "80:81"), "cannot be mapped", "--publish 81:81"),
         (("--image", "own.tar", "-e", "=x"), "is not NAME=VALUE", "--env"),
         (("--image", "own.tar", "--env-file", "nope"), "'nope' cannot be read", "ls -l nope"),
@@ -166,7 +166,7 @@ def test_a_value_of_a_variable_is_nowhere_in_the_plan(
     typed = f"pagecage replay customer --image {image} -e PW={secret}"
     told: list[str] = []
     plan, host, _ = plan_for_image(
-        "customer", (), ReplayOptions(host="vm"), options, typed, told.append, VolumeOptions()
+        ["customer"], (), ReplayOptions(host="vm"), options, typed, told.append, has_control=True
     )
     host.stop()
     assert secret in repr(plan.trials)

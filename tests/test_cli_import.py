@@ -98,7 +98,17 @@ def test_what_is_saved_is_a_cage_like_any_other(files: Path) -> None:
     text = (files / "cgroups/acme.toml").read_text()
     assert "IOReadIOPSMax = 500" in text
     assert pagecage(
-        files, "plan", "smoke", "--cage", "acme", "--host", "local", "--size", "smoke", "--json"
+        files,
+        "run",
+        "smoke",
+        "--dry-run",
+        "--cage",
+        "acme",
+        "--host",
+        "local",
+        "--dataset",
+        "smoke",
+        "--json",
     ).ok
     again = pagecage(files, "cage", "import", "probe.json", "--save", "acme")
     assert (again.status, "already" in again.stderr) == (2, True)
@@ -142,7 +152,7 @@ def test_a_volume_is_saved_with_what_the_catalogue_says_of_it(files: Path) -> No
     assert shown["name"] == "acme"
 
 
-STATS = ("nvme-amzn-stats-before.json", "nvme-amzn-stats.json", "--seconds", "60")
+STATS = ("nvme-amzn-stats-before.json", "nvme-amzn-stats.json", "--time", "60s")
 GP3 = ("aws-gp3", "--size", "500GiB", "--instance", "m7i.large")
 
 
@@ -216,12 +226,12 @@ def test_standard_input_is_read(files: Path) -> None:
         (("probe.json", "--save", "../x"), "is not a valid name for a cage"),
         ((STATS[1], STATS[0]), "nvme-amzn-stats-before.json was read before nvme-amzn-stats.json"),
         ((STATS[1], "--volume", "aws-gp3"), "the limits of aws-gp3 depend on its size"),
-        ((STATS[1], "--volume", "aws-gp9"), "there is no volume type and no cage 'aws-gp9'"),
+        ((STATS[1], "--volume", "aws-gp9"), "there is no cage and no volume type 'aws-gp9'"),
         ((STATS[1], "--volume", "customer", "--iops", "5"), "is a cage: its limits are fixed"),
         ((STATS[1], "--volume", "tenth"), "has a memory limit that depends on the dataset"),
         ((STATS[1], "--instance", "m7i.large"), "applies only to a cloud volume"),
         ((STATS[1], "describe-volumes.json"), "the file has 2 volumes"),
-        ((*STATS[:2], "--seconds", "1"), "--seconds 1 is shorter than the 2.22 s above a limit"),
+        ((*STATS[:2], "--time", "1s"), "--time 1s is shorter than the 2.22 s above a limit"),
     ],
 )
 def test_bad_input_is_a_sentence_with_its_mend(
@@ -256,7 +266,7 @@ def test_the_probe_is_named_where_it_lies(top: Path) -> None:
 @pytest.mark.parametrize(("status", "ours"), [(0, 0), (1, 1), (2, 2), (77, 3), (130, 130)])
 def test_the_probes_exit_status_becomes_one_of_ours(top: Path, status: int, ours: int) -> None:
     program(top, f'echo "$@" > {top}/told/words; exit {status}')
-    assert pagecage(top, "probe", str(top), "--yes", "--seconds", "30").status == ours
+    assert pagecage(top, "probe", str(top), "--yes", "--time", "30s").status == ours
     words = (top / "told/words").read_text().split()
     assert words == [str(top), "--size", "1024MiB", "--seconds", "30", "--engine", "auto", "--yes"]
 

@@ -36,7 +36,7 @@ def cells(page: str, name: str) -> list[str]:
 
 
 def test_the_page_names_the_trial_the_volumes_and_what_binds(top: Path) -> None:
-    page = predicted(top, LAZY, *PAGES, "--provider", "aws", "--latency-us", "300").stdout
+    page = predicted(top, LAZY, *PAGES, "--provider", "aws", "--latency", "300us").stdout
     lines = page.splitlines()
     assert lines[0].endswith("-lazy-start-vm")
     assert lines[2] == "disk=customer-tenth read_ahead_kb=32 files=1 load=lazy"
@@ -55,7 +55,7 @@ def test_the_page_names_the_trial_the_volumes_and_what_binds(top: Path) -> None:
 
 
 def test_a_target_names_the_smallest_volumes(top: Path) -> None:
-    words = (LAZY, *PAGES, "--provider", "aws", "--latency-us", "300", "--under", "2.5s")
+    words = (LAZY, *PAGES, "--provider", "aws", "--latency", "300us", "--under", "2.5s")
     page = predicted(top, *words).stdout
     assert cells(page, "volume")[-1] == "under 2.5 s"
     assert cells(page, "aws-gp2")[-1] == "yes"
@@ -91,12 +91,12 @@ def test_what_cannot_be_told_is_undecided(top: Path) -> None:
     assert (
         "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3" in page
     )
-    assert predicted(top, *words, "--latency-us", "300").status == 0
+    assert predicted(top, *words, "--latency", "300us").status == 0
 
 
 def test_an_emulated_cpu_decides_nothing(top: Path) -> None:
     """The program's own time may be next to nothing on a real CPU; its I/O takes as long."""
-    words = (*PAGES, "--type", "aws-gp3", "--latency-us", "300", "--under")
+    words = (*PAGES, "--type", "aws-gp3", "--latency", "300us", "--under")
     real, emulated = on_a_real_cpu(top), LAZY
     assert cells(predicted(top, real, *words, "400ms", status=5).stdout, "aws-gp3")[-1] == "no"
     page = predicted(top, emulated, *words, "400ms", status=6).stdout

@@ -44,7 +44,7 @@ def test_init_makes_a_project_around_a_command(folder: Path) -> None:
     own = {"pagecage.toml", ".gitignore", "experiments/grep.toml", "cgroups/slow-disk.toml"}
     assert own <= made
     assert "run it: pagecage run grep" in done.stderr
-    plan = json.loads(pagecage(folder, "plan", "grep", *PLAIN, "--json").stdout)
+    plan = json.loads(pagecage(folder, "run", "grep", "--dry-run", *PLAIN, "--json").stdout)
     assert {trial["cage"]["name"] for trial in plan["trials"]} == {"uncaged", "slow-disk"}
     command = plan["trials"][0]["workload"]["command"]
     assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
@@ -54,7 +54,7 @@ def test_init_without_a_command_names_the_experiment_mine(folder: Path) -> None:
     done = pagecage(folder, "init")
     assert done.status == 0, done.stderr
     assert "run it: pagecage run mine" in done.stderr
-    plan = json.loads(pagecage(folder, "plan", "mine", *PLAIN, "--json").stdout)
+    plan = json.loads(pagecage(folder, "run", "mine", "--dry-run", *PLAIN, "--json").stdout)
     assert {trial["workload"]["program"] for trial in plan["trials"]} == {"cat"}
 
 
@@ -78,7 +78,7 @@ def test_init_makes_a_workload_with_its_library(
     assert f"cd workloads/mine && {build}" in done.stderr or not build
     assert "run it: pagecage run mine" in done.stderr
     assert pagecage(folder, "list").stdout.startswith("project  mine ")
-    unbuilt = pagecage(folder, "plan", "mine", *PLAIN, "--json")
+    unbuilt = pagecage(folder, "run", "mine", "--dry-run", *PLAIN, "--json")
     assert (unbuilt.status, "is not an executable file" in unbuilt.stderr) == (
         (2, True) if build else (0, False)
     )
@@ -131,7 +131,7 @@ def test_a_foreign_definition_is_not_run_without_a_yes(tmp_path: Path) -> None:
     assert "  on this machine, in the experiment's cages:\n    python3 search.py" in refused.stderr
     assert "then add --yes" in refused.stderr
     assert not (copy / "runs").exists()
-    assert pagecage(copy, "plan", "search", *PLAIN).ok, "a plan starts nothing"
+    assert pagecage(copy, "run", "search", "--dry-run", *PLAIN).ok, "a plan starts nothing"
     accepted = pagecage(copy, *words, "--yes", "--data-dir", "/dev/null/x")
     assert "has commands that have not run" not in accepted.stderr
     again = pagecage(copy, *words, "--data-dir", "/dev/null/x")
@@ -182,7 +182,7 @@ def test_list_marks_both_and_finds_the_project_from_below(folder: Path) -> None:
 
 def test_of_two_with_one_name_the_projects_runs_and_that_is_said_once(folder: Path) -> None:
     init(folder, "--name", "smoke", "--", "true")
-    done = pagecage(folder, "plan", "smoke", *PLAIN, "--json")
+    done = pagecage(folder, "run", "smoke", "--dry-run", *PLAIN, "--json")
     assert json.loads(done.stdout)["trials"][0]["workload"]["program"] == "true"
     assert done.stderr.count("that replace pagecage's own: smoke") == 1
 
@@ -200,9 +200,9 @@ def test_an_empty_project_says_so(folder: Path) -> None:
 def test_a_path_is_an_experiment_and_its_cages_are_the_projects(folder: Path) -> None:
     init(folder, "--name", "mine", "--", "cat", "src/a.txt")
     (folder / "experiments/mine.toml").rename(folder / "elsewhere.toml")
-    done = pagecage(folder, "plan", "./elsewhere.toml", *PLAIN, "--json")
+    done = pagecage(folder, "run", "./elsewhere.toml", "--dry-run", *PLAIN, "--json")
     assert json.loads(done.stdout)["experiment"] == "elsewhere"
-    missing = pagecage(folder, "plan", "./nowhere.toml", *PLAIN)
+    missing = pagecage(folder, "run", "./nowhere.toml", "--dry-run", *PLAIN)
     assert (missing.status, "cannot be read: No such file" in missing.stderr) == (2, True)
 
 
@@ -227,5 +227,41 @@ def test_a_project_predicts_from_the_catalogue_of_pagecage(folder: Path) -> None
     assert {row["name"] for row in json.loads(done.stdout)["treatments"][0]["volumes"]} == {
         "aws-gp3"
     }
-    floor = pagecage(folder, "floor", "aws-gp3", "--size", "100GiB", "--bytes", "1GiB")
+    floor = pagecage(folder, "cage", "floor", "aws-gp3", "--size", "100GiB", "--bytes", "1GiB")
     assert floor.ok, floor.stderr
+
+
+def test_init_makes_a_project_for_a_server_on_a_volume(folder: Path) -> None:
+    server = ("--", "sh", "src/a.txt")
+    init(folder, "--ready-port", "8080", "--cage", "aws-gp3", "--size", "500GiB", *server)
+    plan = json.loads(pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--json").stdout)
+    assert plan["definition"]["response"] == "ready_seconds"
+    by_cage = {trial["cage"]["name"]: trial for trial in plan["trials"]}
+    assert set(by_cage) == {"uncaged", "aws-gp3-volume"}
+    assert by_cage["aws-gp3-volume"]["cage"]["volume"]["size_bytes"] == 500 << 30
+    assert {trial["cache"] for trial in plan["trials"]} == {"cold"}
+    assert {trial["workload"]["command"]["ready_port"] for trial in plan["trials"]} == {8080}
+
+
+def test_another_cage_or_port_of_a_run_keeps_its_files_cold(folder: Path) -> None:
+    init(folder, "--", "sh", "src/a.txt")
+    words = ("--cage", "aws-gp3", "--size", "500GiB", "--cage", "customer", "--ready-port", "80")
+    done = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, *words, "--json")
+    assert done.status == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert {t["cage"]["name"] for t in plan["trials"]} == {"uncaged", "aws-gp3", "customer"}
+    assert plan["definition"]["response"] == "ready_seconds"
+    assert {trial["workload"]["command"]["ready_port"] for trial in plan["trials"]} == {80}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--size", "5GiB", "--", "ls"), "options of a volume need its name"),
+        (("--cage", "nope", "--", "ls"), "there is no cage and no volume type 'nope'"),
+        (("--template", "rust", "--ready-port", "1"), "--cage and --ready-port apply to a command"),
+    ],
+)
+def test_init_refuses_what_it_would_ignore(folder: Path, words: tuple[str, ...], says: str) -> None:
+    done = pagecage(folder, "init", *words)
+    assert (done.status, says in done.stderr) == (2, True), done.stderr

@@ -24,14 +24,17 @@ HERE = ("--host", "local")
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        (("custmer", *HERE, "--", "true"), "no cage 'custmer'", 'did you mean "customer"?'),
+        (
+            ("custmer", *HERE, "--", "true"),
+            "no cage and no volume type 'custmer'",
+            'did you mean "customer"?',
+        ),
         (
             ("customer", "--cage", "tnth", *HERE, "--", "true"),
-            "no cage 'tnth'",
+            "no cage and no volume type 'tnth'",
             'did you mean "tenth"?',
         ),
         (("customer", *HERE), "there is no command", "pagecage replay CAGE -- COMMAND"),
-        (("customer", *HERE, "--", "no-such-program"), "no program 'no-such-program'", "PATH"),
         (
             ("customer", *HERE, "--ready-when", "((", "--", "true"),
             "'((' is not a regular expression",
@@ -79,8 +82,21 @@ def test_bad_input_is_refused_before_anything_starts(
     assert hint in said
 
 
+def test_a_program_that_cannot_be_started_has_the_codes_of_docker_run(top: Path) -> None:
+    (top / "notes.txt").write_text("no program")
+    for verb in (
+        ("replay", "customer", *HERE),
+        ("memory", "customer", *HERE),
+        ("cold", "notes.txt"),
+    ):
+        said = refused(top, *verb, "--", "no-such-program", status=127)
+        assert "there is no program 'no-such-program' fix: check its name and PATH" in said
+        said = refused(top, *verb, "--", "./notes.txt", status=126)
+        assert "'./notes.txt' is not executable fix: chmod +x ./notes.txt" in said
+
+
 @pytest.mark.parametrize(
-    "words", [("--repeats", "0"), ("--timeout", "0"), ("--ready-port", "99999"), ("--cache", "x")]
+    "words", [("--repeats", "0"), ("--timeout", "0s"), ("--ready-port", "99999"), ("--cache", "x")]
 )
 def test_figures_out_of_range_are_refused(top: Path, words: tuple[str, ...]) -> None:
     refused(top, "replay", "customer", *HERE, *words, "--", "true")
@@ -104,7 +120,7 @@ def test_a_dry_run_shows_the_exact_commands(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "is_noted"),
     [
-        (("aws-gp3", "--size", "100GiB", "--latency-us", "900"), True),
+        (("aws-gp3", "--size", "100GiB", "--latency", "900us"), True),
         (("aws-gp2", "--size", "100GiB"), True),  # with the latencies that users measured
         (("customer",), False),
     ],
@@ -277,7 +293,7 @@ def test_the_programs_status_is_ours() -> None:
     assert code(failed(3)) == 3
     assert code(failed(-9)) == shell_status(-9) == 137
     assert code(make_record(), failed(5), streams=False) == 5
-    assert code(make_record(), status=4) == 4
+    assert code(make_record(), status=4) == 125, "trials without a result are a failure of its own"
     assert code(failed(3), replay=False) == 0
 
 

@@ -20,7 +20,7 @@ from tests.fixtures.records import make_record
 @pytest.fixture
 def planned(top: Path) -> Path:
     """A run that was planned and never begun."""
-    data = json.loads(pagecage(top, "plan", "smoke", *PLAIN, "--json").stdout)
+    data = json.loads(pagecage(top, "run", "smoke", "--dry-run", *PLAIN, "--json").stdout)
     folder = top / "runs" / data["run_id"]
     (folder / "trials").mkdir(parents=True)
     (folder / "facts").mkdir()
@@ -119,8 +119,9 @@ def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
         sys.executable,
         "-m",
         "pagecage.cli.main",
-        "plan",
+        "run",
         "constrained-random",
+        "--dry-run",
         *PLAIN,
         "--repeats",
         "200",
@@ -171,7 +172,7 @@ def test_a_baseline_that_is_refused_is_refused_before_the_run(top: Path, planned
     (top / "analysis/results.py").write_text("""
 from pagecage.errors import PagecageError
 def check_gates(folder, fail_if):
-    raise PagecageError("old.json is not a baseline", "pagecage baseline save RUN")
+    raise PagecageError("old.json is not a baseline", "pagecage compare RUN --save-baseline FILE")
 """)
     done = pagecage(top, "run", "smoke", "--resume", "--yes", "--baseline", "old.json")
     assert done.status == 2

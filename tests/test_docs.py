@@ -18,8 +18,8 @@ from pagecage.agent.collectors.custom import CustomFigures
 from pagecage.agent.collectors.tracer import TracerProgram
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
+from pagecage.cli.articles import schemas
 from pagecage.cli.main import app
-from pagecage.cli.schema import schemas
 from pagecage.linux.procfs import DISKSTATS_FIELDS
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
@@ -119,7 +119,7 @@ def test_every_command_that_is_shown_exists(document: str, command: str) -> None
         "pagecage run x --repeats many",
         "pagecage host up mv",
         "pagecage run x --fresh sometimes",
-        "pagecage claims --markdwn > page.md",
+        "pagecage articles claims --markdwn > page.md",
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(command: str) -> None:
@@ -241,13 +241,13 @@ def test_a_trial_and_a_plan_are_as_documented() -> None:
 
 
 def test_exit_codes_are_as_documented() -> None:
-    documented = {
-        int(row.split("|")[1])
-        for row in FORMAT.split("## Exit codes")[1].splitlines()
-        if row[:3] != "|--" and re.match(r"\| \d", row)
-    }
-    in_code = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
-    assert documented == in_code
+    page = (ROOT / "docs/EXIT_CODES.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    in_code = {**errors.EXIT_CODES, **errors.RUNNER_EXIT_CODES}
+    assert [(int(code), text) for code, text in rows] == list(in_code.items())
+    names = [name for name in vars(errors) if name.startswith("EXIT_") and name != "EXIT_CODES"]
+    assert {getattr(errors, name) for name in names} == set(in_code)
+    assert all(f"`{verb}`" in page for verb in errors.RUNNERS)
 
 
 def test_the_disks_fields_are_the_kernels() -> None:
@@ -257,7 +257,7 @@ def test_the_disks_fields_are_the_kernels() -> None:
 
 @pytest.mark.parametrize("name", sorted(schemas()))
 def test_the_stored_schemas_are_those_of_the_code(name: str) -> None:
-    """`pagecage schema` updates them."""
+    """`pagecage articles schema` updates them."""
     assert json.loads((ROOT / "docs/schema" / name).read_text()) == schemas()[name]
 
 

@@ -46,7 +46,7 @@ def verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, A
 
 
 def test_a_verifications_keys_are_as_documented(verification: dict[str, Any]) -> None:
-    rows = documented("Output of `pagecage verify --json`")
+    rows = documented("Output of `pagecage inspect --json`")
     assert keys(list(rows)) == set(verification)
     for key in ("limits", "requested", "bound"):
         assert names_all(rows[f"`{key}`"], verification[key][0]), key

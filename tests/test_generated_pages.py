@@ -29,7 +29,7 @@ MOST_BYTES = 1_600_000
 
 
 def page(verb: str, bundles: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert called([verb, "--bundles", str(bundles), "--markdown"]) == 0
+    assert called(["articles", verb, "--bundles", str(bundles), "--markdown"]) == 0
     return capsys.readouterr().out
 
 
@@ -47,8 +47,8 @@ def test_a_page_is_that_of_the_stored_bundles(
 def test_the_fidelity_page_is_that_of_the_stored_checks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`pagecage fidelity --markdown > docs/FIDELITY.md` generates it again."""
-    assert called(["fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
+    """`pagecage articles fidelity --markdown > docs/FIDELITY.md` generates it again."""
+    assert called(["articles", "fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
 
 
@@ -143,7 +143,7 @@ def test_another_machines_bundle_is_shown_next_to_the_stored_ones(
     assert {hosts[id_] for id_ in other["alone"]} == {other["machine"]}
     assert called([*arguments, "--markdown"]) == 0
     assert "## Other machines" in capsys.readouterr().out
-    assert called(["claims", "--bundles", str(tmp_path), "--from", str(own)]) != 0
+    assert called(["articles", "claims", "--bundles", str(tmp_path), "--from", str(own)]) != 0
     assert "is already among the runs" in capsys.readouterr().err
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_bundle_is_refused_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / f"bad{SUFFIX}").write_bytes(b"PK")
-    assert called(["claims", "--bundles", str(tmp_path)]) != 0
+    assert called(["articles", "claims", "--bundles", str(tmp_path)]) != 0
     error = capsys.readouterr().err
     assert f"bad{SUFFIX}" in error
     assert "fix:" in error

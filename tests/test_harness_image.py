@@ -155,7 +155,7 @@ def test_the_image_measures_without_a_network_for_any_user(tmp_path: Path) -> No
         "--volume",
         f"{runs}:/work/runs",
     ]
-    run([*of_theirs, IMAGE, "run", "smoke", "--size", "smoke"], timeout_seconds=1800)
+    run([*of_theirs, IMAGE, "run", "smoke", "--dataset", "smoke"], timeout_seconds=1800)
     latest = runs / "latest-smoke"
     outcomes = [
         json.loads(line)["outcome"] for line in (latest / "records.jsonl").read_text().splitlines()

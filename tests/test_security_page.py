@@ -265,7 +265,7 @@ The image's program does run, with the capabilities that the engine gives every 
 cage.
     tests/unit/cli/test_replay.py::test_make_replay_passes_the_text_on_and_runs_nothing_of_it
     tests/unit/cli/test_replay.py::test_signs_of_a_shell_are_for_a_shell_in_the_cage
-`pagecage bundle` keeps what is known to be harmless: numbers, versions, and the words that
+`pagecage export` keeps what is known to be harmless: numbers, versions, and the words that
 pagecage's own files use.
     tests/unit/bundle/test_redact.py::test_what_stays_is_made_of_known_words_and_numbers
     tests/unit/bundle/test_redact.py::test_what_a_reader_needs_stays

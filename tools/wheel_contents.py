@@ -30,6 +30,8 @@ LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/
 LEAST_BINARIES = ("bin/pcgen", "bin/pcprobe", "lib/libpcvolume.so", "lib/pcvolume-fuse")
 INSIDE = "build/host"
 """The folder of compiled programs in the wheel. A checkout has those of others in build/MACHINE."""
+MANUAL = "build/manual"
+"""The manual page and completions, as pagecage/cli/manual.py writes them."""
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}  # elf(5), e_machine
 
 
@@ -57,6 +59,12 @@ class WheelContents(BuildHookInterface):
             str(path): f"pagecage/_data/{name}" for path, name in names.items()
         }
         build_data["force_include"][str(note)] = "pagecage/_data/revision"
+        pages = top / MANUAL
+        build_data["shared_data"] |= {
+            str(path): path.relative_to(pages).as_posix()
+            for path in sorted(pages.rglob("*"))
+            if path.is_file()
+        }
 
 
 def refused(top: Path, machine: str) -> str | None:

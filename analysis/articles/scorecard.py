@@ -110,7 +110,7 @@ class Scorecard:
     def headline(self) -> str:
         """Return the sentence that states how many figures are reproduced.
 
-        It counts mechanisms. README, the scorecard and `pagecage claims` print this sentence.
+        README, the scorecard and `pagecage articles claims` print this sentence on mechanisms.
         """
         of = self.totals_by_kind()
         mechanism, absolute, construction = (of[kind] for kind in KINDS)

@@ -110,7 +110,7 @@ def load_baseline(path: Path) -> Run:
 
     Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
     """
-    hint = "pagecage baseline save RUN"
+    hint = "pagecage compare RUN --save-baseline FILE"
     try:
         if path.stat().st_size > MOST_PLAN_BYTES:
             raise PagecageError(f"{path} is longer than {MOST_PLAN_BYTES >> 20} MiB", hint)

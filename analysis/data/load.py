@@ -390,7 +390,7 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
     bundles: list[Path] = []
     for place in places:
         if not place.exists() or not (place.is_dir() or place.name.endswith(SUFFIX)):
-            hint = "pagecage bundle RUN --out FOLDER/FILE"
+            hint = "pagecage export RUN --out FOLDER/FILE"
             raise PagecageError(f"{place} is not a folder or a bundle", hint)
         bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
     with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:

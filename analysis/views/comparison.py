@@ -9,7 +9,14 @@ from math import isfinite, log
 from typing import Any
 
 from analysis.cells import TreatmentCell, causes
-from analysis.comparison import Change, Comparison, ComparisonRow, run_letter, varying_label
+from analysis.comparison import (
+    Change,
+    Comparison,
+    ComparisonRow,
+    GateResult,
+    run_letter,
+    varying_label,
+)
 from analysis.data.load import included_by_name
 from analysis.formatting import (
     format_interval,
@@ -17,6 +24,7 @@ from analysis.formatting import (
     format_range,
     format_summary,
     response_title,
+    treatment_label,
 )
 from analysis.stats import MedianSummary
 from analysis.strip import MOST_BARS
@@ -168,7 +176,8 @@ def _gates(comparison: Comparison) -> Iterator[Block]:
     """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
     treatments: dict[tuple[str, str, str, str], list[str]] = {}
     for one in sorted(comparison.gate_results, key=lambda one: list(GATE_TONES).index(one.verdict)):
-        key = one.verdict, one.gate.text, f"{run_letter(one.run)} / A", one.reason
+        letters = run_letter(one.run) + (" / A" if one.gate.bound is None else "")
+        key = one.verdict, one.gate.text, letters, one.reason
         treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
     if treatments:
         yield Heading("Gates")
@@ -177,6 +186,27 @@ def _gates(comparison: Comparison) -> Iterator[Block]:
             for (verdict, *key), labels in treatments.items()
         ]
         yield make_table(["verdict", "gate", "runs", "reason", "treatments"], rows)
+
+
+def gates_report(results: Sequence[GateResult]) -> Report:
+    """Return the verdicts of gates on one run, one row for each gate and treatment."""
+    rows: list[list[str | Cell]] = [
+        [
+            Cell(one.verdict, tone=GATE_TONES[one.verdict]),
+            one.gate.text,
+            treatment_label(one.treatment),
+            one.reason,
+        ]
+        for one in sorted(results, key=lambda one: list(GATE_TONES).index(one.verdict))
+    ]
+    return Report("Gates", (make_table(["verdict", "gate", "treatment", "reason"], rows),))
+
+
+def gates_json(results: Sequence[GateResult]) -> list[dict[str, Any]]:
+    """Return the verdicts of gates as JSON data (docs/FORMAT.md)."""
+    return [
+        {**asdict(one), "gate": one.gate.text, "treatment": dict(one.treatment)} for one in results
+    ]
 
 
 def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
@@ -246,10 +276,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         },
         "differences": [asdict(one) for one in comparison.differences],
         "lacking": [list(labels) for labels in comparison.lacking],
-        "gates": [
-            {**asdict(one), "gate": one.gate.text, "treatment": dict(one.treatment)}
-            for one in comparison.gate_results
-        ],
+        "gates": gates_json(comparison.gate_results),
     }
 
 

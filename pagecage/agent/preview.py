@@ -1,4 +1,4 @@
-"""The commands of a trial, for `pagecage plan` and `--dry-run`."""
+"""The commands of a trial, for `--dry-run`."""
 
 from __future__ import annotations
 

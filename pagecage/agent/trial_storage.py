@@ -220,7 +220,7 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
         raise HostError(
             f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
             " free)",
-            "choose a smaller --size or another --data-dir",
+            "choose a smaller --dataset or another --data-dir",
         )
     return True
 

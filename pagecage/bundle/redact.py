@@ -56,7 +56,7 @@ KINDS = {
     "variables": "values of environment variables",
     "words": "other words that pagecage does not know, also in paths",
 }
-"""Kinds of what is replaced; `pagecage bundle --keep KIND` leaves one as it is."""
+"""Kinds of what is replaced; `pagecage export --keep KIND` leaves one as it is."""
 _HOST_KEYS = {"hostname", "nodename"}
 _ID_KEYS = re.compile(r"serial(_number)?|wwid|wwn|product_(uuid|serial)|machine_id|boot_id")
 _DIGEST_KEYS = re.compile(r".*sha256|git_revision|checksum|key|image|image_id|id")

@@ -73,7 +73,7 @@ def unpack(bundle: Path, folder: Path) -> Manifest:
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
     if MANIFEST not in archive.namelist():
         reason = f"{bundle} is not a bundle: it has no {MANIFEST}"
-        raise PagecageError(reason, "make one: pagecage bundle RUN")
+        raise PagecageError(reason, "make one: pagecage export RUN")
     with archive.open(MANIFEST) as file:
         text = file.read(_MOST_MANIFEST_BYTES + 1)
     if len(text) > _MOST_MANIFEST_BYTES:

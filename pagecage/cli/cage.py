@@ -10,12 +10,13 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.cli import cage_page
+from pagecage.cli.cage_choice import CATALOGUE, fixed_limits, named_profile
 from pagecage.cli.cage_import import CAGES, check_new_name, import_cage, save_as_disk, save_profile
-from pagecage.cli.cage_page import CATALOGUE, fixed_limits, named_profile
 from pagecage.cli.examples import examples
-from pagecage.cli.options import Positive, VolumeOptions, definitions, offered_providers, shown
+from pagecage.cli.floor import floor
+from pagecage.cli.options import Positive, VolumeOptions, definitions, shown
 from pagecage.cli.output import Json
-from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.catalogue import offered_providers, read_offers
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
@@ -64,9 +65,10 @@ def cage_for_tool(profile: LimitProfile, options: ExportOptions) -> str:
     return export.text(f"{profile.name}: {cage.provenance.get('about') or profile.about}")
 
 
-_HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
+_HELP = "List, show and import cages and volumes of the catalogue."
 app = App(name="cage", help=_HELP, help_epilogue=examples("cage"))
 app.command(import_cage, name="import", help_epilogue=examples("cage import"))
+app.command(floor, help_epilogue=examples("cage floor"))
 _error = Console(stderr=True, highlight=False)
 
 
@@ -104,26 +106,24 @@ def list_(
 @app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
+    /,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     export: ExportOptions = ExportOptions(),
     *,
     save: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    as_disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
     force: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Show the limits of a cloud volume or a cage.
-
-    For each limit: its value, how long a burst lasts, and whether the volume or the instance sets
-    it.
+    """Show the limits of a cage or a volume: their values, bursts, and who sets each.
 
     Parameters
     ----------
     name
-        Volume type (aws-gp3), named size (azure-p10), or cage (see `pagecage cage list`)
+        Cage, its file, volume of the catalogue (aws-gp3, azure-p10) or file to import
     save
         Write the limits to the cage file cgroups/NAME.toml
-    disk
+    as_disk
         With --save: add the volume to an existing cage as a further disk of this name
     force
         Overwrite an existing cage
@@ -131,10 +131,10 @@ def show(
     if save is not None and name in definitions().cage_names():
         raise fixed_limits(name)
     profile, description = named_profile(name, volume)
-    if save is None and disk is not None:
-        raise PagecageError("--disk applies only to --save", "--save NAME --disk wal")
+    if save is None and as_disk is not None:
+        raise PagecageError("--as-disk applies only to --save", "--save NAME --as-disk wal")
     if save is not None:
-        _save(profile, description, save, disk, force)
+        _save(profile, description, save, as_disk, force)
     if export.is_given(as_json=as_json):
         print(cage_for_tool(profile, export), end="")
     elif as_json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -14,25 +13,23 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import OWN
-from pagecage.cli.cage_page import CATALOGUE, latency_sources, named_profile
-from pagecage.cli.options import (
-    Positive,
-    Seconds,
-    Share,
-    VolumeOptions,
-    catalogue_names,
-    shown,
-    whole,
-    writing,
+from pagecage.cli.cage_choice import (
+    CATALOGUE,
+    KnownVolume,
+    described_volume,
+    named_profile,
+    profile_cage,
+    read_text,
 )
+from pagecage.cli.cage_page import latency_sources
+from pagecage.cli.options import Duration, Positive, Share, VolumeOptions, shown, whole, writing
 from pagecage.cli.output import Json
-from pagecage.cloud.catalogue import Provider, read_offers
-from pagecage.cloud.profile import LimitProfile, cage_of
+from pagecage.cloud.catalogue import Provider, catalogue_names, read_offers
+from pagecage.cloud.profile import LimitProfile
 from pagecage.definitions.cage_file import cage_of_tables, check_disk_name
 from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.importers.document import MOST_BYTES
-from pagecage.importers.formats import NamedText, import_files
+from pagecage.importers.formats import import_files
 from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
 from pagecage.importers.result import (
     DIGITS,
@@ -41,7 +38,7 @@ from pagecage.importers.result import (
     Rounding,
     Selection,
 )
-from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits, VolumeSimulation
+from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits
 from pagecage.units import exact_size
 
 
@@ -85,7 +82,7 @@ def save_as_disk(
     try:
         check_disk_name(disk)
     except ValueError as error:
-        raise PagecageError(f"--disk: {error}", "--disk wal") from None
+        raise PagecageError(f"--as-disk: {error}", "--as-disk wal") from None
     if disk in cage.disks:
         raise PagecageError(
             f"the cage {cage.name} has a disk {disk} already", "choose another name"
@@ -104,13 +101,6 @@ def save_as_disk(
     return path
 
 
-def profile_cage(profile: LimitProfile, description: str, name: str) -> Cage:
-    """Return a volume of the catalogue, or an existing cage, as a cage with another name."""
-    if profile.cage:
-        return replace(profile.cage, name=name)
-    return cage_of(profile, name, f"{profile.name} ({description}): {profile.about}.")
-
-
 def source_comments(profile: LimitProfile) -> list[str]:
     """Return a line per source of the limits and the latencies."""
     return [
@@ -119,33 +109,12 @@ def source_comments(profile: LimitProfile) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class KnownVolume:
-    """The limits of a volume, and the volume in one line."""
-
-    profile: LimitProfile
-    description: str
-
-    def cage(self, imported: ImportResult, name: str) -> Cage:
-        """Return the volume as a cage, with the customer's latencies if the import has any."""
-        tables = cage_of_tables(name, imported.cage())
-        volume = profile_cage(self.profile, self.description, name)
-        cage = replace(volume, properties={**volume.properties, **tables.properties})
-        if tables.simulation is None:
-            return cage
-        simulation = replace(
-            cage.simulation or VolumeSimulation(),
-            read_latency=tables.simulation.read_latency,
-            write_latency=tables.simulation.write_latency,
-        )
-        return replace(cage, latency=None, simulation=simulation, enforced_by="volume")
-
-    def comments(self, imported: ImportResult) -> list[str]:
-        """Return the sources of the cage's figures as lines."""
-        if not imported.observed:
-            return source_comments(self.profile)
-        without = replace(self.profile, measured=())
-        return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
+def volume_comments(known: KnownVolume, imported: ImportResult) -> list[str]:
+    """Return the sources of a described volume's figures as lines."""
+    if not imported.observed:
+        return source_comments(known.profile)
+    without = replace(known.profile, measured=())
+    return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
 
 
 CAGES = OWN / "cgroups"
@@ -168,8 +137,8 @@ class ImportOptions:
         Memory throttling factor of Kubernetes' kubelets with Memory QoS; 0.9 is their default
     digits
         Significant digits to which a probe's figures are rounded
-    seconds
-        Time between two files of nvme amzn stats, or since the volume was attached
+    time
+        Time between two files of nvme amzn stats, or since the volume was attached: 60s
     volume
         Volume type or cage with the limits of the volume of nvme amzn stats
     size
@@ -188,7 +157,7 @@ class ImportOptions:
     instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
     memory_qos: Share | None = None
     digits: Annotated[int, whole(1, 9)] = DIGITS
-    seconds: Seconds | None = None
+    time: Duration | None = None
     volume: Annotated[str | None, Parameter(metavar="NAME")] = None
     size: Annotated[str | None, Parameter(metavar="SIZE")] = None
     iops: Positive | None = None
@@ -199,6 +168,7 @@ class ImportOptions:
 
 def import_cage(
     file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
     *more: str,
     options: ImportOptions = ImportOptions(),
     as_json: Json = False,
@@ -224,10 +194,10 @@ def import_cage(
                 "--volume aws-gp3",
             )
     imported = import_files(
-        list(map(_read, (file, *more))),
+        list(map(read_text, (file, *more))),
         Selection(options.pick, options.memory_qos),
         Rounding(options.digits),
-        options.seconds,
+        options.time,
         is_described=options.volume is not None,
     )
     _check_options_of_kinds(imported, options)
@@ -236,24 +206,6 @@ def import_cage(
     result = (imported, options.instance, path)
     print(json.dumps(_to_json(*result)) if as_json else "\n".join(_lines(*result)))
     return EXIT_OK
-
-
-def _read(file: str) -> NamedText:
-    try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
-            raw = source.read(MOST_BYTES + 1)  # read_document() refuses one byte more
-        name = Path(file).name if file != "-" else "standard input"
-        return NamedText(name, raw.decode("utf-8-sig"))
-    except OSError as error:
-        raise PagecageError(
-            f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}"
-        ) from None
-    except UnicodeDecodeError:
-        raise PagecageError(
-            f"{file} is not text", "give the output of the customer's tool"
-        ) from None
-    except ValueError:  # the name contains a NUL
-        raise PagecageError(f"{file!r} is not a valid path", "ls") from None
 
 
 def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
@@ -270,7 +222,7 @@ def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> N
 def _save(imported: ImportResult, known: KnownVolume | None, name: str, force: bool) -> Path:
     name = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
     if known is not None:
-        return save(known.cage(imported, name), CAGES, known.comments(imported))
+        return save(known.cage(imported, name), CAGES, volume_comments(known, imported))
     if not imported.limits:
         raise PagecageError(
             "the file has no limit to save", "run the command without --save to see its contents"
@@ -282,17 +234,18 @@ def _known_volume(imported: ImportResult, options: ImportOptions) -> KnownVolume
     """Return the volume that the options or a file describe; None if there is none, or no need."""
     if options.save is None and options.volume is None:
         return None
-    name, size, iops, throughput = options.volume, options.size, options.iops, options.throughput
-    if name is None:
-        if (volume := imported.volume) is None:
-            return None
-        name, size, iops = volume.name, exact_size(volume.size_bytes), volume.iops
-        throughput = str(volume.throughput) if volume.throughput is not None else None
-    choice = VolumeOptions(size=size, iops=iops, throughput=throughput, instance=options.instance)
-    known = KnownVolume(*named_profile(name, choice))
+    if options.volume is None:
+        return described_volume(imported, options.instance)
+    choice = VolumeOptions(
+        size=options.size,
+        iops=options.iops,
+        throughput=options.throughput,
+        instance=options.instance,
+    )
+    known = KnownVolume(*named_profile(options.volume, choice))
     if known.profile.memory_share is not None:
         raise PagecageError(
-            f"{name} has a memory limit that depends on the dataset", "name another cage"
+            f"{options.volume} has a memory limit that depends on the dataset", "name another cage"
         )
     return known
 

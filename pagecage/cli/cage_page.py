@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.checkout import TOP
-from pagecage.cli.options import VolumeOptions, definitions, describe_volume, profile_for
-from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType, read_offers
+from pagecage.cli.cage_choice import cage_profile
+from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType
 from pagecage.cloud.formulas import Formula, LimitLayer, RatePeriod, rate_periods
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import (
@@ -38,7 +37,6 @@ from pagecage.units import (
     percent_text,
 )
 
-CATALOGUE = TOP / "cgroups/catalogue"
 _SHOWN = ("50", "90", "95", "99", "99.9", "99.99")
 _WIDE = 150  # columns of a terminal that has room for the descriptions
 
@@ -281,12 +279,6 @@ def select(
     )
 
 
-def cage_profile(defined: Definitions, name: str) -> LimitProfile:
-    """Return the limits of a cage; a memory limit that is a share of the dataset stays a share."""
-    cage, share = defined.cage_without_dataset(name)
-    return profile_of_cage(cage, share)
-
-
 def _most_iops(kind: VolumeType) -> Fraction | None:
     """Return the most reads a second, bursts included; None if the type sets no limit."""
     return _with_burst(kind.read_iops, kind.iops_burst)
@@ -385,19 +377,3 @@ def _type_json(kind: VolumeType) -> dict[str, Any]:
         "tiers": list(kind.tiers),
         "sources": [source.model_dump() for source in kind.sources],
     }
-
-
-def named_profile(name: str, volume: VolumeOptions) -> tuple[LimitProfile, str]:
-    """Return the limits of a cage or of a volume of the catalogue, and the volume in one line."""
-    defined = definitions()
-    if name not in defined.cage_names():
-        return profile_for(read_offers(CATALOGUE), name, volume, defined.cage_names())
-    if volume != VolumeOptions():
-        raise fixed_limits(name)
-    profile = cage_profile(defined, name)
-    return profile, describe_volume(profile.volume)
-
-
-def fixed_limits(name: str) -> PagecageError:
-    """Return the error for options of a volume in addition to a cage."""
-    return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")

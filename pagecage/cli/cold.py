@@ -17,11 +17,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import shell_status
+from pagecage.cli.execution import no_program, shell_status
 from pagecage.cli.failures import printable
 from pagecage.cli.options import NewFile, whole, writing
 from pagecage.cli.output import Json, notify
-from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold
 from pagecage.process import Process, spawn
@@ -40,7 +40,7 @@ class ColdCommand:
 def program(argv: Sequence[str]) -> ColdCommand:
     """Return a program with its arguments. Raises PagecageError if there is no such program."""
     if not argv[0] or "\0" in "".join(argv) or shutil.which(argv[0]) is None:
-        raise PagecageError(f"there is no program {argv[0]!r}", "check its name and PATH")
+        raise no_program(argv[0])
     return ColdCommand(tuple(argv), shlex.join(argv))
 
 
@@ -67,7 +67,7 @@ def run_cold(
             f"{at_start:,} pages came back before the command was started: another process reads"
             " the files",
             "end that process, or allow these pages: --allow-pages N",
-            EXIT_FAILED,
+            EXIT_OWN_FAILURE,
         )
     begin = time.monotonic()
     process = spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None)
@@ -98,7 +98,10 @@ def _forwarded(process: Process[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-_EXIT_STATUS = "Exit status: the command's own; 1 if pages stay, and then no command is started."
+_EXIT_STATUS = (
+    "Exit status: the command's; 125 if pages stay, and then no command is started, or if pagecage"
+    "\nfailed (docs/EXIT_CODES.md)."
+)
 _USAGE = "pagecage cold [OPTIONS] FILES... [-- COMMAND...]"
 _MOST_SHOWN = 20
 _STDERR = 2
@@ -115,7 +118,7 @@ def cold(
     certificate: NewFile | None = None,
     as_json: Json = False,
 ) -> int:
-    """Bring files out of the page cache, prove it, and run a command on them.
+    """Bring files out of the page cache, and run a command on them.
 
     Dirty pages are written first. Pages that a running process maps are paged out there, which
     needs root. Then the pages that are left are counted by cachestat(2). A server may keep running:

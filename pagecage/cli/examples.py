@@ -9,37 +9,41 @@ _EXAMPLES = """
 [init]
 pagecage init -- grep -rc needle src
 pagecage init --name start -- ./server --load-index index.db
+pagecage init --ready-port 8080 --cage aws-gp3 --size 500GiB -- ./server
 pagecage init --template rust --name mine
 pagecage init --ci gitlab -- sort data.txt
+[demo]
+pagecage demo
+pagecage demo --keep
 [list]
 pagecage list
 pagecage list --json
-[plan]
-pagecage plan constrained-random
-pagecage plan smoke --host local --size smoke --json
-pagecage plan constrained-random --cage customer-tenth --repeats 5
 [run]
 pagecage run constrained-random
-pagecage run smoke --host vm --size smoke --seed 7
+pagecage run smoke --dataset smoke --dry-run
 pagecage run constrained-random --cage customer-tenth --repeats 5
-pagecage run constrained-random --until-ci 5% --fresh block
+pagecage run lazy-start --cage aws-gp3 --size 500GiB --until-ci 5%
 pagecage run constrained-random --resume
-pagecage run constrained-random --resume --repeat-excluded
 pagecage run ./experiments/mine.toml --host vm
+pagecage run start --fail-if 'ready_seconds > 30s'
 pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
 pagecage run constrained-random --host rack --fleet spread
 [show]
 pagecage show constrained-random
-pagecage show constrained-random --json
+pagecage show run.pagecage.zip --json
 pagecage show smoke --include host_quiet
 pagecage show runs/latest-smoke --html
 pagecage show smoke --format openmetrics
-[baseline]
-pagecage baseline save constrained-random
-pagecage compare baselines/constrained-random.json constrained-random
-[baseline save]
-pagecage baseline save smoke
-pagecage baseline save smoke --out smoke.json --response block_p99_us
+[runs]
+pagecage runs
+pagecage runs list --largest
+pagecage runs remove smoke
+[runs list]
+pagecage runs list
+pagecage runs list docs/runs --json
+[runs remove]
+pagecage runs remove smoke
+pagecage runs remove 20261124T061256Z-smoke-local --yes
 [history]
 pagecage history constrained-random
 pagecage history smoke --response device_reads --html history.html
@@ -48,87 +52,81 @@ pagecage history smoke --fail-if 'device_reads > +5%'
 pagecage publish
 pagecage publish constrained-random append-log --out site
 pagecage publish --bundles docs/runs
-[claims]
-pagecage claims
-pagecage claims --experiment constrained-random --json
-pagecage claims --bundles docs/runs --markdown
-[answers]
-pagecage answers
-pagecage answers --bundles docs/runs --markdown > answers.md
-[fidelity]
-pagecage fidelity
-pagecage fidelity --markdown > docs/FIDELITY.md
+[articles]
+pagecage articles claims
+pagecage articles answers --bundles docs/runs
+[articles claims]
+pagecage articles claims
+pagecage articles claims --experiment constrained-random --json
+pagecage articles claims --bundles docs/runs --markdown
+[articles answers]
+pagecage articles answers
+pagecage articles answers --bundles docs/runs --markdown > answers.md
+[articles fidelity]
+pagecage articles fidelity
+pagecage articles fidelity --markdown > docs/FIDELITY.md
 [doctor]
 pagecage doctor
 pagecage doctor --data-dir /data --json
-[schema]
-pagecage schema
-pagecage schema build/schema
+[articles schema]
+pagecage articles schema
+pagecage articles schema build/schema
 [volume]
-pagecage volume account --json
-pagecage volume pause 5
-pagecage volume delay 10000 --share 0.05 --for 60
-pagecage volume degrade 0.5 --for 120
+pagecage volume check aws-gp3 --size 500GiB
+pagecage volume account
+pagecage volume event degrade --share 0.5 --for 2min
 [volume account]
 pagecage volume account
 pagecage volume account --json
 [volume check]
 pagecage volume check aws-gp3 --size 500GiB
-pagecage volume check customer --seconds 30 --json
-[volume pause]
-pagecage volume pause 5
-[volume degrade]
-pagecage volume degrade 0.5 --for 120
-[volume delay]
-pagecage volume delay 10000 --share 0.05 --for 60
-[volume fail]
-pagecage volume fail --share 0.01 --for 10
-[volume detach]
-pagecage volume detach
+pagecage volume check customer --time 30s --json
+[volume event]
+pagecage volume event pause --for 5s
+pagecage volume event delay --latency 10ms --share 0.05 --for 60s
 [compare]
 pagecage compare RUN OTHER
-pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
-pagecage compare RUN OTHER --include host_quiet --html differ.html
+pagecage compare RUN OTHER --fail-if 'time > +10%' --html differ.html
+pagecage compare RUN --fail-if 'ready_seconds > 30s'
+pagecage compare smoke --save-baseline smoke.json --response block_p99_us
 [predict]
 pagecage predict customer-replay
 pagecage predict customer-replay --provider aws --under 2min
-pagecage predict RUN --type gp3 --instance m7i.large --latency-us 500
+pagecage predict RUN --type gp3 --instance m7i.large --latency 500us
 pagecage predict RUN --treatment load=lazy-random --start drained --json
 pagecage predict postgres-gp3 --at-least 500
-[bundle]
-pagecage bundle constrained-random
-pagecage bundle constrained-random --out run.pagecage.zip --no-redact
-[render]
-pagecage render run.pagecage.zip
-pagecage render run.pagecage.zip --out rendered
+[export]
+pagecage export constrained-random
+pagecage export constrained-random --out run.pagecage.zip --no-redact
+[import]
+pagecage import run.pagecage.zip
+pagecage import run.pagecage.zip --out rendered
 [probe]
 pagecage probe --print-path
 pagecage probe /data --out probe.json
-pagecage probe /data --size 256MiB --seconds 20 --yes
+pagecage probe /data --file-size 256MiB --time 20s --yes
 [cold]
 pagecage cold data index.db
 pagecage cold data --certificate cold.json -- grep -r needle data
 pagecage cold data --each-query 'psql -f a.sql' --each-query 'psql -f b.sql'
 pagecage cold index.db --json
-[verify]
-pagecage verify --unit postgresql.service
-pagecage verify --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'
-pagecage verify --pid 4711 --json
-pagecage verify --print-path
+[inspect]
+pagecage inspect --unit postgresql.service
+pagecage inspect --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'
+pagecage inspect --pid 4711 --json
+pagecage inspect --print-path
 [replay]
 pagecage replay customer --cold data -- grep -r needle data
+pagecage replay aws-gp3 --size 500GiB --cold data -- grep -r needle data
 pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
-pagecage replay customer --cold index --ready-port 8080 -- ./server --load
-pagecage replay customer --host vm --copy data --cold data -- cat data/words
-pagecage replay gp3-wal-apart -- ./db --data data --log {disk.wal}
+pagecage replay gp3 --cold db --ready-port 80 --repeats 3 \\
+    --fail-if 'ready_seconds > 30s' -- ./server --load
 pagecage replay customer --image postgres:16 -e PGUSER=x --ready-port 5432
-pagecage replay --compose compose.yaml --service db --image db.tar
-pagecage replay customer --copy db --writes --cold db -- ./update db
 pagecage replay customer --serve './server -p 80' --ready-port 80 \\
     --load 'pgbench -T 30' --warm-up 10s --metric 'tps = ([0-9.]+)'
-pagecage run replay-grep --resume
 [shell]
 pagecage shell customer
+pagecage shell aws-gp3 --size 500GiB
 pagecage shell tenth --data-size 1GiB --host vm
 [sweep]
 pagecage sweep customer --vary IOReadIOPSMax=250,1000 --cold data -- cat data
@@ -152,20 +150,21 @@ pagecage cage list --type gp3 --json
 [cage show]
 pagecage cage show customer
 pagecage cage show azure-p10
+pagecage cage show ./slow.toml
 pagecage cage show aws-gp3 --size 500GiB --instance m7i.large --save acme
-pagecage cage show aws-gp2 --size 100GiB --save acme --disk wal
+pagecage cage show aws-gp2 --size 100GiB --save acme --as-disk wal
 pagecage cage show customer --as docker --device /dev/nvme1n1
 pagecage cage show aws-gp3 --size 500GiB --as kubernetes
 [cage import]
 pagecage cage import probe.json --save acme
 pagecage cage import pod.yaml --pick db
 docker inspect orders-db | pagecage cage import -
-pagecage cage import before.json after.json --seconds 60
-[floor]
-pagecage floor customer --bytes 28GB --reads 220000
-pagecage floor aws-gp3 --size 500GiB --bytes 28GB --reads 220000
-pagecage floor customer --reads 7000000 --json
-pagecage floor gp3-wal-apart --disk wal --writes 9000
+pagecage cage import before.json after.json --time 60s
+[cage floor]
+pagecage cage floor customer --bytes 28GB --reads 220000
+pagecage cage floor aws-gp3 --size 500GiB --bytes 28GB --reads 220000
+pagecage cage floor customer --reads 7000000 --json
+pagecage cage floor gp3-wal-apart --on-disk wal --writes 9000
 [host]
 pagecage host status
 pagecage host up
@@ -188,7 +187,7 @@ pagecage host which
 pagecage host which rack
 [host prepare]
 pagecage host prepare
-pagecage host prepare vm --for constrained-random --size smoke
+pagecage host prepare vm --for constrained-random --dataset smoke
 [host up]
 pagecage host up
 pagecage host up vm --name old --suite bookworm --cpus 1

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import dataclass
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.enforcement import ask_before_queue_settings
 from pagecage.cli.host_choice import refuse_limits
 from pagecage.cli.output import Notify, StdioRelay
-from pagecage.cli.progress import RunProgress, expected_seconds
+from pagecage.cli.progress import RunProgress
 from pagecage.errors import (
     EXIT_HOST,
     EXIT_INCOMPLETE,
     EXIT_INTERRUPTED,
+    EXIT_NOT_FOUND,
+    EXIT_NOT_STARTED,
     EXIT_OK,
     EXIT_USAGE,
     PagecageError,
+    runner_code,
 )
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Host
@@ -23,6 +28,7 @@ from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.record import Record
 from pagecage.planning.plan import Plan
+from pagecage.planning.size import expected_seconds
 from pagecage.runner.campaign import Campaign, prepare
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_seconds
@@ -140,13 +146,13 @@ def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:
         _raise_for(record)
     failed = [record for record in records if record.is_programs_own_failure]
     if not failed:
-        return status
+        return runner_code(status)
     if not prepared.streams_output:
         notify(
             f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of"
             f" {len(records)} trials"
         )
-    return shell_status(failed[0].failed_status) or status
+    return shell_status(failed[0].failed_status) or runner_code(status)
 
 
 def shell_status(status: int) -> int:
@@ -154,9 +160,20 @@ def shell_status(status: int) -> int:
     return status if status >= 0 else _SIGNAL_BASE - status
 
 
+def no_program(name: str) -> PagecageError:
+    """Return the error for a program that is missing, or that is not executable."""
+    if name.startswith("-"):
+        return PagecageError(f"there is no option {name!r}", "put -- before the command")
+    if name and "\0" not in name and os.path.isfile(name):  # noqa: PTH113 - a name may be too long
+        hint = f"chmod +x {shlex.quote(name)}"
+        return PagecageError(f"{name!r} is not executable", hint, EXIT_NOT_STARTED)
+    return PagecageError(f"there is no program {name!r}", "check its name and PATH", EXIT_NOT_FOUND)
+
+
 def _raise_for(record: Record) -> None:
     for missed in record.missed_requirements:
         code = EXIT_USAGE if missed.requirement in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
+        code = EXIT_NOT_FOUND if missed.requirement == "workload" else code
         raise PagecageError(missed.reason, missed.hint, code)
     if record.exit.escaped:
         raise PagecageError(

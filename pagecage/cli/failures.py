@@ -6,11 +6,12 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Mapping
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
 from pagecage.checkout import IS_INSTALLED, LOGS
-from pagecage.cli.output import notify
+from pagecage.cli.output import complain
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
 _WITHOUT_MAKE = (
@@ -49,7 +50,7 @@ def report(error: PagecageError) -> int:
         f"pagecage: {printable(error.message)}",
         *([f"  fix: {printable(fix_here(error.hint))}"] if error.hint else []),
     ]
-    notify("\n".join(lines))
+    complain("\n".join(lines))
     return error.exit_code
 
 
@@ -58,11 +59,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def command_line_error(error: CycloptsError) -> PagecageError:
-    """Return an error of the command line as a PagecageError."""
+def command_line_error(error: CycloptsError, renamed: Mapping[str, str]) -> PagecageError:
+    """Return an error of the command line as a PagecageError.
+
+    `renamed` has the command that replaces a verb of an earlier version.
+    """
     chain = ["pagecage", *(error.command_chain or ())]
     hint = f"{' '.join(chain)} --help"
     match error:
+        case UnknownCommandError(unused_tokens=[word, *_]) if new := renamed.get(
+            " ".join([*chain[1:], word])
+        ):
+            return PagecageError(
+                f"{' '.join(chain)} {word} has a new name: pagecage {new}",
+                f"pagecage help {new.partition(' ')[0]}",
+            )
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app:
             verbs = [name for name in app if not name.startswith("-")]
             return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
@@ -98,10 +109,10 @@ def report_defect(error: Exception) -> int:
     text = "".join(traceback.format_exception(error))
     message = printable(f"pagecage: internal error: {text.strip().splitlines()[-1]}")
     if os.environ.get(SHOW) or not _write_log(text):
-        notify(f"{text}{message}\n  fix: report this defect with the traceback above")
+        complain(f"{text}{message}\n  fix: report this defect with the traceback above")
     else:
         how = f"{LOG} ({SHOW}=1 prints the traceback)"
-        notify(f"{message}\n  fix: report this defect with {how}")
+        complain(f"{message}\n  fix: report this defect with {how}")
     return EXIT_FAILED
 
 

@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pagecage.checkout import BUILD, RUNS, TOP
+from pagecage.cli.cage_choice import cage_name
 from pagecage.cli.enforcement import queue_settings
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.output import Notify
-from pagecage.cli.progress import FleetProgress, expected_seconds
-from pagecage.cli.run import ResumeOptions, refuse_plan_options, require_same_definition
-from pagecage.cli.run_plan import build_plan, with_cage
+from pagecage.cli.progress import FleetProgress
+from pagecage.cli.resume import refuse_plan_options, require_same_definition
+from pagecage.cli.run import ResumeOptions
+from pagecage.cli.run_plan import build_plan, with_cage, with_ready_port
 from pagecage.cli.show import report
 from pagecage.errors import (
     EXIT_INCOMPLETE,
@@ -30,6 +32,7 @@ from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
 from pagecage.planning.plan import Plan, plan_to_json
+from pagecage.planning.size import expected_seconds
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.units import format_seconds
@@ -105,7 +108,12 @@ class FleetCommand:
             raise PagecageError(
                 f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
             )
-        caged, hosting = with_cage(experiment, options.cage), HostGroup(group, hosts)
+        caged, hosting = (
+            with_ready_port(
+                with_cage(experiment, *map(cage_name, options.cage)), options.ready_port
+            ),
+            HostGroup(group, hosts),
+        )
         plan = build_plan(options, caged, hosting, self.command, self.notify)
         check_memory_floor(plan)
         if not self.yes:

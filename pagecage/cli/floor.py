@@ -1,4 +1,4 @@
-"""`pagecage floor`: the least time that limits allow, before anything runs."""
+"""`pagecage cage floor`: the least time that limits allow, before anything runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_page import (
-    console,
-    named_profile,
-    print_heading,
-    print_paragraphs,
-    print_rows,
-)
-from pagecage.cli.options import Positive, VolumeOptions, describe_volume
+from pagecage.cli.cage_choice import named_profile
+from pagecage.cli.cage_page import console, print_heading, print_paragraphs, print_rows
+from pagecage.cli.options import Positive, VolumeOptions
 from pagecage.cli.output import Json, notify
 from pagecage.cloud.enough import IoAmount, LimitFloor, counting_notes, time_floors
-from pagecage.cloud.profile import LimitProfile, profile_of_cage
+from pagecage.cloud.profile import LimitProfile, describe_volume, profile_of_cage
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
 
@@ -27,6 +22,7 @@ Amount = Annotated[str | None, Parameter(metavar="SIZE")]
 
 def floor(
     name: str,
+    /,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     *,
     read_bytes: Annotated[str | None, Parameter(name="--bytes", metavar="SIZE")] = None,
@@ -34,7 +30,7 @@ def floor(
     written_bytes: Amount = None,
     writes: Positive | None = None,
     depth: Positive | None = None,
-    disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    on_disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
     as_json: Json = False,
 ) -> int:
     """Compute the least time that the limits of a volume or a cage allow.
@@ -45,7 +41,7 @@ def floor(
     Parameters
     ----------
     name
-        Volume type (aws-gp3), named size (azure-p10), or cage (see `pagecage cage list`)
+        Cage, its file, volume of the catalogue (aws-gp3, azure-p10) or file to import
     read_bytes
         Bytes that the program reads, for example 28GB
     reads
@@ -56,11 +52,11 @@ def floor(
         Number of write requests
     depth
         Requests in flight; with it, the least latency counts too
-    disk
+    on_disk
         Another disk of the cage, such as wal; by default that of the data
     """
     read, written = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
-    profile = _profile(name, volume, disk)
+    profile = _profile(name, volume, on_disk)
     amount = IoAmount(read, reads or 0, written, writes or 0, depth)
     _print(profile, amount, as_json)
     return EXIT_OK
@@ -81,10 +77,10 @@ def _profile(name: str, volume: VolumeOptions, disk: str | None) -> LimitProfile
     disks = profile.cage.disks if profile.cage else {}
     if disk is None:
         if disks:
-            notify(f"note: this is the disk of the data; --disk {min(disks)} is another one")
+            notify(f"note: this is the disk of the data; --on-disk {min(disks)} is another one")
         return profile
     if profile.cage is None or disk not in disks:
-        known = nearest(disk, sorted(disks)) if disks else "leave out --disk"
+        known = nearest(disk, sorted(disks)) if disks else "leave out --on-disk"
         raise PagecageError(f"{name} names no disk {disk!r}", known)
     return replace(profile_of_cage(profile.cage.on_disk(disk), None), name=f"{name}, disk {disk}")
 

@@ -13,10 +13,11 @@ from pagecage.ansible import TaskEvent
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.options import (
+    Dataset,
     Folder,
     HostName,
     RunOptions,
-    SizeName,
+    Treatments,
     definitions,
     is_group,
     whole,
@@ -65,10 +66,10 @@ def _show(event: TaskEvent) -> None:
 
 Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
 For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
-CageName = Annotated[str | None, Parameter(metavar="CAGE")]
+CageNames = Annotated[tuple[str, ...], Parameter(metavar="CAGE", consume_multiple=False)]
 
 
-def image(host: Vm = "vm", *, experiment: For = None, as_json: Json = False) -> int:
+def image(host: Vm = "vm", /, *, experiment: For = None, as_json: Json = False) -> int:
     """Print the key of the guest's image, and the folder of its packed form.
 
     Both depend on the recipe alone. A cache restores the folder by its key, or keeps what
@@ -95,6 +96,7 @@ def _print(values: dict[str, object], width: int, *, as_json: bool) -> None:
 
 def pack(
     host: Vm = "vm",
+    /,
     *,
     out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")],
     experiment: For = None,
@@ -124,7 +126,7 @@ def _packages(experiment: str | None) -> tuple[str, ...]:
 
 app = App(
     name="host",
-    help="Provision hosts and control the embedded guest.",
+    help="Prepare hosts and control the embedded guest.",
     help_epilogue=examples("host"),
 )
 GuestName = Annotated[
@@ -145,11 +147,12 @@ for _verb in (setup, provision, verify, unprovision, image, pack):
 @app.command(help_epilogue=examples("host which"))
 def which(
     host: HostName = "auto",
+    /,
     *,
     experiment: For = None,
-    size: SizeName = "auto",
-    cage: CageName = None,
-    treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = (),
+    dataset: Dataset = "auto",
+    cage: CageNames = (),
+    treatment: Treatments = (),
 ) -> int:
     """Print the kind of a host: local, vm, or group.
 
@@ -159,17 +162,17 @@ def which(
         Host or group; auto is local if this machine can measure, else vm
     experiment
         Choose the host for a run of this experiment, which may need no limits
-    size
-        Size of datasets: auto, full, default, emulated or smoke
+    dataset
+        Size of the data: auto, full, default, emulated or smoke
     cage
-        Cage that replaces the experiment's cages
+        Cage instead of the experiment's cages; repeatable
     treatment
         Run only treatments with this level
     """
     from pagecage.cli.host_choice import choose_host
     from pagecage.cli.run_plan import runs_here
 
-    options = RunOptions(host=host, size=size, cage=cage, treatment=treatment)
+    options = RunOptions(host=host, dataset=dataset, cage=cage, treatment=treatment)
     if is_group(host):
         print("group")
     elif host == "auto" and experiment is not None:
@@ -181,7 +184,7 @@ def which(
 
 @app.command(help_epilogue=examples("host prepare"))
 def prepare(
-    host: Vm = "vm", *, experiment: For = None, size: SizeName = "auto", cage: CageName = None
+    host: Vm = "vm", /, *, experiment: For = None, dataset: Dataset = "auto", cage: CageNames = ()
 ) -> int:
     """Make the guest's image, saved state and data disk where missing.
 
@@ -191,10 +194,10 @@ def prepare(
     ----------
     experiment
         Prepare for this experiment, with the memory and the disk that it needs
-    size
-        Size of datasets: auto, full, default, emulated or smoke
+    dataset
+        Size of the data: auto, full, default, emulated or smoke
     cage
-        Cage that replaces the experiment's cages
+        Cage instead of the experiment's cages; repeatable
     """
     from pagecage.cli.run_plan import plan_for
     from pagecage.runner.resource_needs import resource_needs
@@ -205,7 +208,9 @@ def prepare(
     if experiment is None:
         guest.prepare(notify_step)
         return EXIT_OK
-    plan, vm = plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step)
+    plan, vm = plan_for(
+        experiment, RunOptions(host=host, dataset=dataset, cage=cage), "", notify_step
+    )
     try:
         vm.prepare(resource_needs(plan), notify_step)
     finally:
@@ -215,7 +220,12 @@ def prepare(
 
 @app.command(help_epilogue=examples("host up"))
 def up(
-    host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS
+    host: Vm = "vm",
+    /,
+    *,
+    guest_name: GuestName = DEFAULT_NAME,
+    suite: Suite = None,
+    cpus: Cpus = CPUS,
 ) -> int:
     """Start the guest and leave it running.
 
@@ -227,27 +237,29 @@ def up(
 
 
 @app.command(help_epilogue=examples("host down"))
-def down(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+def down(host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME) -> int:
     """Stop the guest that `host up` started."""
     guest.down(notify_step, GuestCache.of_user(guest_name))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host shell"))
-def shell(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+def shell(host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME) -> int:
     """Open a root shell in the guest, which is started if needed."""
     return guest.shell(notify_step, GuestCache.of_user(guest_name))
 
 
 @app.command(help_epilogue=examples("host status"))
-def status(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False) -> int:
+def status(
+    host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False
+) -> int:
     """Show whether the guest is running, its user, and its stored files."""
     _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json=as_json)
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host rebuild"))
-def rebuild(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+def rebuild(host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME) -> int:
     """Delete the guest's image and saved states and make them again; datasets stay."""
     guest.rebuild(notify_step, GuestCache.of_user(guest_name))
     return EXIT_OK

@@ -6,21 +6,31 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
+from pagecage.cli.cage_choice import (
+    CATALOGUE,
+    cage_name,
+    choose_cage,
+    named_profile,
+    profile_cage,
+)
+from pagecage.cli.cage_import import source_comments
 from pagecage.cli.examples import examples
-from pagecage.cli.known_definitions import remember_definition, remember_project
-from pagecage.cli.options import PROGRAMS, shown, writing
+from pagecage.cli.options import Port, VolumeOptions, definitions, shown, writing
 from pagecage.cli.output import notify
-from pagecage.definitions.experiment import Experiment
+from pagecage.cloud.catalogue import catalogue_names, read_offers
+from pagecage.definitions.cage_writer import cage_to_toml
+from pagecage.definitions.known import remember_definition, remember_project
 from pagecage.definitions.project_writer import (
     FILES,
+    SLOW_DISK,
     TEMPLATES,
     Build,
     CiSystem,
@@ -30,19 +40,9 @@ from pagecage.definitions.project_writer import (
     template_experiment,
     template_files,
 )
-from pagecage.definitions.reader import Definitions, check_name
+from pagecage.definitions.reader import Definitions, check_name, known_programs
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.hosts.host import SizedHost
-from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import find_tool, run
-from pagecage.runner.uploads import (
-    FOLDER,
-    UploadedFile,
-    find_uploads,
-    path_on_host,
-    translate_command,
-    uploads_to_json,
-)
 
 _PIPELINE = ".gitlab-ci.yml"
 _DEFAULT_COMMAND = ("cat", "{file}")
@@ -79,168 +79,110 @@ def _git(folder: Path, *words: str) -> str:
     return run([git, "-C", folder, *words], check=False).stdout.strip() if git else ""
 
 
-def place_files(
-    experiment: Experiment, host: SizedHost
-) -> tuple[Experiment, dict[str, Any] | None]:
-    """Return the experiment for a host, and the copies that its plan records; None without any."""
-    project, copies = experiment.project, experiment.copies
-    if project is None:
-        return experiment, None
-    _check_programs(experiment, project)
-    if host.name == "vm" and copies:
-        uploads = _uploads(project, copies, experiment.name)
-        directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
-        placed = _placed(
-            experiment, uploads, directory, lambda one: _copied(one, uploads, directory, project)
-        )
-        return placed, {"carried": uploads_to_json(uploads), "directory": directory}
-    if copies and host.name != "local":
-        raise PagecageError(
-            f"{experiment.name} copies files of its project, which works with --host vm alone",
-            "run it with --host vm or local",
-        )
-    here = str(project) if host.name == "local" else None
-    return _placed(experiment, (), here, lambda one: _in_folder(one, here, copies)), None
-
-
-def _check_programs(experiment: Experiment, project: Path) -> None:
-    tables = (level for levels in experiment.levels.values() for level in levels.values())
-    for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
-        path = project / one.program
-        if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
-            raise PagecageError(
-                f"{experiment.name}.toml: workload.program: {path} is not an executable file",
-                f"build it in {path.parent}; a script needs chmod +x",
-            )
-
-
-def _speaks_handshake(workload: Workload) -> bool:
-    return workload.kind == "handshake" and not workload.is_built_in
-
-
-def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[UploadedFile, ...]:
-    for path in copies:
-        if not (project / path).resolve().is_relative_to(project.resolve()):
-            raise PagecageError(
-                f"{name}.toml: copies: {path!r} is outside the project {project}",
-                "name a file or folder below it",
-            )
-        if not (project / path).exists():
-            raise PagecageError(
-                f"{name}.toml: copies: {path!r} does not exist in {project}", f"ls {project}"
-            )
-    found = find_uploads([str(project / path) for path in copies])
-    return tuple(replace(file, typed=path) for file, path in zip(found, copies, strict=True))
-
-
-def _placed(
-    experiment: Experiment,
-    uploads: tuple[UploadedFile, ...],
-    directory: str | None,
-    place: Callable[[Workload], Workload],
-) -> Experiment:
-    """Return the experiment with each of the project's own programs placed."""
-
-    def placed(one: Workload) -> Workload:
-        return place(one) if one.command is not None or _speaks_handshake(one) else one
-
-    levels = {
-        factor: {
-            name: level.model_copy(update={"workload": level.workload and placed(level.workload)})
-            for name, level in table.items()
-        }
-        for factor, table in experiment.levels.items()
-    }
-    collectors = tuple(
-        replace(
-            one,
-            directory=directory,
-            command=translate_command(one.command, uploads, directory or ""),
-        )
-        for one in experiment.own_collectors
-    )
-    workload = placed(experiment.workload)
-    return replace(experiment, workload=workload, levels=levels, own_collectors=collectors)
-
-
-def _in_folder(one: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:
-    if _speaks_handshake(one):
-        if directory is None:
-            raise PagecageError(
-                f"{one.program} is a file of the project, and is not copied to the host",
-                f"name it in `copies`, and run it with --host vm: copies = [{one.program!r}]",
-            )
-        words = (f"{directory}/{word}" if word in copies else word for word in one.arguments)
-        program = os.path.normpath(Path(directory, one.program))
-        return replace(one, program=program, arguments=tuple(words))
-    command = one.command or CommandSpec()
-    return replace(one, command=replace(command, directory=command.directory or directory))
-
-
-def _copied(
-    one: Workload, uploads: tuple[UploadedFile, ...], directory: str, project: Path
-) -> Workload:
-    program, *arguments = translate_command((one.program, *one.arguments), uploads, directory)
-    if _speaks_handshake(one):
-        copy = path_on_host(str(project / one.program), uploads, directory)
-        if copy is None:
-            return _in_folder(one, None)
-        return replace(one, program=copy, arguments=tuple(arguments))
-    command = one.command or CommandSpec()
-    paths = tuple(
-        path_on_host(str(project / path), uploads, directory) or path for path in command.data_paths
-    )
-    command = replace(command, data_paths=paths, directory=directory)
-    return replace(one, program=program, arguments=tuple(arguments), command=command)
-
-
 app = App(
     name="init",
     help_epilogue=examples("init"),
-    usage="pagecage init [--name NAME] [--ci SYSTEM] [--template LANGUAGE | -- COMMAND...]",
+    usage="pagecage init [OPTIONS] [--template LANGUAGE | -- COMMAND...]",
 )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """Options of an experiment around a command.
+
+    Parameters
+    ----------
+    cage
+        Cage, its file, or volume of the catalogue; by default slow-disk, which the project gets
+    ready_port
+        The command is a server: measure its start, until it listens on this TCP port
+    volume
+        A volume of the catalogue
+    """
+
+    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None
+    ready_port: Port | None = None
+    volume: VolumeOptions = VolumeOptions()  # noqa: RUF009 - frozen
 
 
 @app.default
 def init(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    options: CommandOptions = CommandOptions(),
     template: Annotated[
-        Literal["command", "rust", "c", "python"], Parameter(metavar="LANGUAGE")
+        Literal["command", "rust", "c", "python"],
+        Parameter(metavar="LANGUAGE", show_choices=False),
     ] = "command",
     ci: Annotated[CiSystem | None, Parameter(metavar="SYSTEM")] = None,
 ) -> int:
-    """Make a project in this folder, with an experiment around a command or a new workload.
+    """Make a project with an experiment around a command.
 
-    The experiment runs the command on a slow disk and without limits. Files of this folder that the
+    The experiment runs the command in a cage and without limits. Files of this folder that the
     command names are copied to the guest, and are not in the page cache when it starts. In an
     existing project, only the experiment is added.
-
-    With --template rust, c or python, the project gets a workload in that language, in
-    workloads/NAME, which reports figures of its own.
 
     Parameters
     ----------
     command
         Program and its arguments; without one, a file that pagecage makes is read
     name
-        Name of the experiment; by default that of the program, or `mine`
+        Name of the experiment; by default the program's, or `mine`
     template
-        command, or the language of a workload
+        Language of a workload in workloads/NAME that reports figures of its own: rust, c or python
     ci
         CI system to write files for: github, gitlab or none; by default that of the git remote
     """
     if template != "command":
+        if options != CommandOptions():
+            raise PagecageError(
+                f"--cage and --ready-port apply to a command, not to --template {template}",
+                "remove them",
+            )
         return _init_workload(template, command, name, ci)
+    return _init_command(command, options, name, ci)
+
+
+def _init_command(
+    command: tuple[str, ...], options: CommandOptions, name: str | None, ci: CiSystem | None
+) -> int:
     words = command or _DEFAULT_COMMAND
     _check_text(words)
     folder, chosen = _folder(), check_name(_name_of(command) if name is None else name)
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
-    text = experiment_text(words, _files_below(folder, words))
-    _make(folder, chosen, {experiment: text.encode()} | new_ci_files(ci, chosen, folder))
+    level, files = _cage_files(options.cage, options.volume, folder)
+    text = experiment_text(words, _files_below(folder, words), level, options.ready_port)
+    files |= {experiment: text.encode()} | new_ci_files(ci, chosen, folder)
+    _make(folder, chosen, files)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
+
+
+def _cage_files(
+    typed: str | None, volume: VolumeOptions, folder: Path
+) -> tuple[str, dict[Path, bytes]]:
+    """Return the name of the project's cage, and its file unless pagecage has the cage."""
+    if typed is None:
+        if volume != VolumeOptions():
+            raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
+        return SLOW_DISK, {}
+    if typed in definitions().cage_names():
+        choose_cage(typed, volume, 1 << 40)
+        return typed, {}
+    profile, description = named_profile(typed, volume)
+    name = catalogue_stem(cage_name(typed))
+    cage, path = profile_cage(profile, description, name), folder / f"cgroups/{name}.toml"
+    return name, {} if path.exists() else {
+        path: cage_to_toml(cage, source_comments(profile)).encode()
+    }
+
+
+def catalogue_stem(name: str) -> str:
+    """Return a name for the file of a cage that differs from the volume's name."""
+    is_volume = name in catalogue_names(read_offers(CATALOGUE))
+    return f"{name}-volume" if is_volume else name
 
 
 def _init_workload(
@@ -302,7 +244,7 @@ def _make(folder: Path, name: str, files: Mapping[Path, bytes]) -> None:
     if is_new:
         remember_project(folder)
     else:
-        remember_definition(Definitions(TOP, PROGRAMS, folder).experiment(name))
+        remember_definition(Definitions(TOP, known_programs(TOP), folder).experiment(name))
 
 
 def _folder() -> Path:

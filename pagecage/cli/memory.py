@@ -12,9 +12,9 @@ from cyclopts import App, Parameter
 from pagecage.cli import replay_plan
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import create_run, execute, exit_code
-from pagecage.cli.options import ReplayOptions, definitions
+from pagecage.cli.options import ReplayOptions
 from pagecage.cli.output import Json, Notify, notify, typed_command
-from pagecage.cli.replay_plan import data_bytes
+from pagecage.cli.replay_plan import replay_cages
 from pagecage.cli.run_plan import plan_lines
 from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
@@ -64,9 +64,10 @@ def plan_of(
     """Return the plan of a search: the trials of the reference, and the rule for all others."""
     _check(shared)
     rule = _rule(options, shared.repeats)
-    cage = _reference(definitions().cage(base, data_bytes(shared.cold or shared.copy)), rule)
+    (chosen,) = replay_cages([base], shared).values()
+    cage = _reference(chosen, rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
-    plan, host = replay_plan.plan_for(base, words, repeated, command, notify, {base: cage})
+    plan, host = replay_plan.plan_for({cage.name: cage}, words, repeated, command, notify)
     # Without those that replace trials that do not count; the last one is the second opinion.
     levels = most_levels(rule, _most_bytes(plan, host))
     search = {
@@ -76,7 +77,7 @@ def plan_of(
     }
     definition = {
         **plan.document["definition"],
-        "question": f"How much memory does `{shlex.join(words)}` need in {base}?",
+        "question": f"How much memory does `{shlex.join(words)}` need in {cage.name}?",
         "findings": [],
     }
     changes = {"definition": definition, "definition_sha256": json_sha256(definition), KEY: search}
@@ -90,10 +91,6 @@ def _most_bytes(plan: Plan, host: Host) -> int:
 
 
 def _check(shared: ReplayOptions) -> None:
-    if shared.others or shared.no_control:
-        raise PagecageError(
-            "a search has one cage and no control", "remove --cage and --no-control"
-        )
     if shared.cold and shared.cache == "resident":
         raise PagecageError(
             "pages that are resident before the trial are charged to pagecage, not to the cage",

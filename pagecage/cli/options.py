@@ -9,24 +9,19 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter, Token
+from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from pagecage.checkout import OWN, TOP
-from pagecage.cli.output import notify
-from pagecage.cloud.catalogue import Provider, VolumeType
-from pagecage.cloud.profile import CageOptions, LimitProfile, find_instance, profile_of
-from pagecage.cloud.volume_request import VolumeRequest, parse_throughput
-from pagecage.definitions.reader import known_programs
+from pagecage.cli.output import COMMON, notify
 from pagecage.errors import PagecageError, nearest
-from pagecage.model.cage import CloudVolume, Enforcer
+from pagecage.model.cage import Enforcer
 from pagecage.model.trial import COLLECTORS, CONDITIONS, DriverName
-from pagecage.units import exact_size, page_floor_bytes, parse_size_bytes
+from pagecage.units import parse_seconds
 from pagecage.verdicts.repeats import FEWEST, MOST_REPEATS
 
 if TYPE_CHECKING:
@@ -36,6 +31,14 @@ if TYPE_CHECKING:
 _LONGEST_SECONDS = 30 * 86400
 _MOST_NAMES = 3
 _TIMEOUT_SECONDS = 3600.0
+CAGES = Group.create_ordered("Cages and cloud volumes")
+DATA = Group.create_ordered("Data and page cache")
+SERVER = Group.create_ordered("Servers")
+IMAGE = Group.create_ordered("Container images")
+REPEATS = Group.create_ordered("Repeats and size")
+GATES = Group.create_ordered("Gates")
+HOST = Group.create_ordered("Host and measurement")
+"""Headings of the help, in their order."""
 
 
 def whole(least: int, most: int | None = None) -> Parameter:
@@ -53,9 +56,18 @@ Positive = Annotated[int, whole(1, 2**53)]
 Repeats = Annotated[int, whole(1, MOST_REPEATS)]
 Bound = Annotated[int, whole(FEWEST, MOST_REPEATS)]
 Port = Annotated[int, whole(1, 65535), Parameter(metavar="PORT")]
-Seconds = Annotated[
-    float, Parameter(validator=Number(gt=0, lte=_LONGEST_SECONDS), metavar="SECONDS")
-]
+
+
+def _seconds(_: type[float], tokens: Sequence[Token]) -> float:
+    option, text = tokens[0].keyword or "TIME", tokens[0].value
+    seconds = parse_seconds(text, option)
+    if seconds > _LONGEST_SECONDS:
+        raise PagecageError(f"{option}: {text} is longer than 30 days", "write a shorter time")
+    return seconds
+
+
+Duration = Annotated[float, Parameter(converter=_seconds, metavar="TIME")]
+"""A time in seconds, typed with its unit: 30s, 2min, 500us."""
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="FACTOR")]
 
 
@@ -136,235 +148,177 @@ def parse_disks(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=CAGES)
 @dataclass(frozen=True, kw_only=True)
-class VolumeOptions:
-    """Options of a cloud volume. They do not apply to a cage.
+class OfferOptions:
+    """Options of volumes of the catalogue.
 
     Parameters
     ----------
     size
-        Size of the volume, for example 500GiB
+        Size of a volume of the catalogue, for example 500GiB
+    instance
+        Instance type of the volume, for example m7i.large, with its memory
     iops
         Provisioned IOPS, for types that have them
     throughput
-        Provisioned throughput: a number in the provider's unit, or with a unit, for example 250MiB
-    instance
-        Instance type that the volume is attached to, for example m7i.large; adds its limits and its
-        memory
-    scale
-        Factor for every limit and credit bucket; bursts last as long, memory stays
+        Provisioned throughput, in the provider's unit or as 250MiB
     start
-        Fill of the credit buckets at the start
-    memory
-        Memory limit instead of the instance's memory, for example 2GiB
-    latency_us
-        Least latency of a request in microseconds; the catalogue has it for few types
+        Credit buckets at the start: full, half or drained
+    scale
+        Factor for every limit and credit bucket, but not for memory
+    latency
+        Least latency of a request, for example 500us; few types publish it
     """
 
     size: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
     iops: Positive | None = None
     throughput: Annotated[str | None, Parameter(metavar="RATE")] = None
-    instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
+    start: Annotated[
+        Literal["full", "half", "drained"], Parameter(metavar="FILL", show_choices=False)
+    ] = "full"
     scale: Annotated[float, Parameter(validator=Number(gt=0, lte=1000), metavar="FACTOR")] = 1.0
-    start: Annotated[Literal["full", "half", "drained"], Parameter(metavar="FILL")] = "full"
+    latency: Duration | None = None
+
+
+@Parameter(name="*", group=CAGES)
+@dataclass(frozen=True, kw_only=True)
+class VolumeOptions(OfferOptions):
+    """Options of a volume of the catalogue, such as aws-gp3. They do not apply to other cages.
+
+    Parameters
+    ----------
+    memory
+        Memory limit instead of the instance's memory, for example 2GiB
+    """
+
     memory: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    latency_us: Positive | None = None
 
 
-@dataclass(frozen=True)
-class CatalogueEntry:
-    """A name of the catalogue: a volume type, with a size if the name is that of a size."""
+@Parameter(name="*", group=CAGES)
+@dataclass(frozen=True, kw_only=True)
+class CandidateOptions(OfferOptions):
+    """Options that select the volumes to compare.
 
-    provider: Provider
-    kind: VolumeType
-    size_bytes: int | None
+    Parameters
+    ----------
+    provider
+        Only volumes of this provider: aws, azure, digitalocean or gcp
+    type
+        Only volume types whose name contains this text
+    size
+        Size of the volumes; by default the smallest that holds the run's data
+    latency
+        Time of a request at the volumes, for example 500us, instead of the provider's statement
+    """
 
-
-def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
-    """Return the provider of this name, or all of them."""
-    offered = tuple(provider for provider in providers if name in (None, provider.name))
-    if not offered:
-        raise PagecageError(
-            f"there is no provider {name!r} in the catalogue",
-            nearest(name or "", [provider.name for provider in providers]),
-        )
-    return offered
-
-
-def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
-    """Return every name of a volume type or a size in lower case."""
-    kinds = [(provider, kind) for provider in providers for kind in provider.types]
-    sizes = {
-        f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
-        for provider, kind in reversed(kinds)
-        for tier_name, tier in kind.tiers.items()
-    }
-    return {
-        **sizes,
-        **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds},
-    }
+    provider: Annotated[str | None, Parameter(metavar="NAME")] = None
+    type: Annotated[str | None, Parameter(metavar="TEXT")] = None
 
 
-def profile_for(
-    providers: tuple[Provider, ...], name: str, volume: VolumeOptions, cages: list[str]
-) -> tuple[LimitProfile, str]:
-    """Return the limits of a volume, and the volume in one line."""
-    names = catalogue_names(providers)
-    entry = names.get(name.lower())
-    if entry is None:
-        hint = nearest(name, [*cages, *names])
-        hint = hint if hint.startswith("did") else "pagecage cage list"
-        raise PagecageError(f"there is no volume type and no cage {name!r}", hint)
-    kind = entry.kind
-    size = None if volume.size is None else parse_size_bytes(volume.size, "--size")
-    if entry.size_bytes is not None and size is not None:
-        raise PagecageError(f"{name} has a fixed size", "remove --size")
-    request = VolumeRequest(
-        entry.size_bytes if size is None else size,
-        Fraction(volume.iops) if volume.iops else None,
-        None if volume.throughput is None else parse_throughput(volume.throughput, kind),
-    )
-    instance = volume.instance
-    found = None if instance is None else find_instance(entry.provider, kind, instance)
-    memory = None if volume.memory is None else parse_size_bytes(volume.memory, "--memory")
-    if memory is not None and page_floor_bytes(memory) == 0:
-        raise PagecageError(f"--memory: {volume.memory} is less than a page", "--memory 64MiB")
-    cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
-    profile = profile_of(entry.provider, kind, request, found, cage_options)
-    return profile, describe_volume(profile.volume, tier_name(kind, request.size_bytes))
-
-
-def tier_name(kind: VolumeType, size_bytes: int | None) -> str:
-    """Return the name of the smallest tier of this size; "" for a type without tiers."""
-    names = (name for name, tier in kind.tiers.items() if tier.size_bytes >= (size_bytes or 0))
-    return next(names, "")
-
-
-def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
-    """Return a volume in one line ("P10, 128 GiB, on D2s_v5"); empty for None."""
-    if volume is None:
-        return ""
-    throughput = volume.throughput_bytes_per_second
-    parts = [
-        tier,
-        exact_size(volume.size_bytes, " ") if volume.size_bytes else "",
-        f"{volume.iops} IOPS" if volume.iops else "",
-        f"{exact_size(throughput, ' ')}/s" if throughput else "",
-        f"on {volume.instance}" if volume.instance else "",
-        f"at {volume.scale:g} of its speed" if volume.scale != 1 else "",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-PROGRAMS = known_programs(TOP)
 HOSTS = ("auto", "local", "vm")
 HostName = Annotated[str, Parameter(metavar="HOST")]
-SizeName = Annotated[str, Parameter(metavar="SIZE")]
 Fresh = Annotated[Literal["never", "run", "block", "trial"], Parameter(metavar="WHEN")]
-_Disks = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--disk",
-        metavar="NAME=DIR",
-        help="Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host"
-        " local). May be given several times",
-    ),
+Treatments = Annotated[
+    tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL", group=REPEATS)
 ]
-_Seed = Annotated[
-    int | None,
-    whole(0, 2**63 - 1),  # the largest integer that pandas reads exactly from JSON
-    Parameter(help="Seed of the order of trials; by default chosen at random and recorded"),
-]
-_Driver = Annotated[
-    DriverName | None,
-    Parameter(metavar="DRIVER", help="Program that applies the cage; see docs/CONTAINERS.md"),
-]
-_EnforcedBy = Annotated[
-    Enforcer | None,
-    Parameter(
-        metavar="ENFORCER",
-        help="Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud"
-        " volume with latencies and smooth limits; see docs/CLOUD.md",
-    ),
-]
-_Dilate = Annotated[
-    str | None,
-    Parameter(
-        metavar="FACTOR",
-        help="Factor by which a simulated volume is slowed down; auto fits it to an emulated guest",
-    ),
-]
-_ColdMetadata = Annotated[
-    bool,
-    Parameter(
-        help="Drop directory entries and inodes from memory before each trial (root), so that cold"
-        " files are looked up on the disk as well"
-    ),
-]
-_FreshHome = Annotated[
-    bool, Parameter(help="Give the command an empty home directory in each trial")
-]
-_SameOutput = Annotated[
-    bool,
-    Parameter(help="Exclude trials whose standard output differs from that of the other repeats"),
-]
+Dataset = Annotated[str, Parameter(metavar="NAME", group=REPEATS)]
+_Paths = Annotated[tuple[str, ...], Parameter(metavar="PATH", group=DATA)]
+
+
+@Parameter(name="*", group=HOST)
+@dataclass(frozen=True, kw_only=True)
+class TrialOptions:
+    """Options of trials, of an experiment or of a program.
+
+    Parameters
+    ----------
+    seed
+        Seed of the order of trials; by default chosen at random and recorded
+    volume
+        A volume of the catalogue
+    host
+        auto (this machine if it can measure the whole plan, else vm), local, or vm
+    data_dir
+        Directory on the disk to measure (host local)
+    disk
+        Directory for a disk that a cage names, as wal=/mnt/other; repeatable
+    driver
+        Program that applies the cage; see docs/CONTAINERS.md
+    enforced_by
+        Enforcer of the I/O limits: cgroup (io.max), or volume (simulated)
+    dilate
+        Factor that slows a simulated volume down; auto fits an emulated guest
+    cold_metadata
+        Drop directory entries and inodes from memory before each trial (root)
+    fresh_home
+        Give the command an empty home directory in each trial
+    same_output
+        Exclude trials whose standard output differs from the other repeats
+    """
+
+    volume: VolumeOptions = VolumeOptions()
+    seed: Annotated[
+        int | None,
+        whole(0, 2**63 - 1),  # the largest integer that pandas reads exactly from JSON
+    ] = None
+    host: Annotated[HostName, Parameter(group=COMMON, show_default=False)] = "auto"
+    data_dir: Folder | None = None
+    disk: Annotated[tuple[str, ...], Parameter(metavar="NAME=DIR")] = ()
+    driver: Annotated[DriverName | None, Parameter(metavar="DRIVER", show_choices=False)] = None
+    enforced_by: Annotated[Enforcer | None, Parameter(metavar="WHAT", show_choices=False)] = None
+    dilate: Annotated[str | None, Parameter(metavar="FACTOR")] = None
+    cold_metadata: Annotated[bool, Parameter(group=DATA)] = False
+    fresh_home: bool = False
+    same_output: bool = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(TrialOptions):
     """Options of a run on any host.
 
     Parameters
     ----------
     host
-        Host to measure on: auto, local, vm, or a group of ansible/inventory. auto is local if
-        this machine can measure the whole plan, else vm
-    size
-        Size of datasets: auto, full, default, emulated or smoke. auto is the largest whose plan
-        ends within the budget on this machine, and emulated in an emulated guest
-    budget
-        Time for the whole plan with --size auto, for example 20min (default: 3min)
+        auto (this machine if it can measure the whole plan, else vm), local, vm, or a group of
+        ansible/inventory
     cage
-        Cage that replaces the experiment's cages; the control without limits stays
+        Cage instead of the experiment's cages, without limits too; repeatable
+    dataset
+        Size of the data: auto, full, default, emulated or smoke. auto is the largest whose plan
+        ends within the budget, and emulated in an emulated guest
+    budget
+        Time for the whole plan with --dataset auto, for example 20min (default: 3min)
     treatment
-        Run only treatments with this level, for example cage=uncaged. May be given several times
+        Run only treatments with this level, for example cage=uncaged; repeatable
     repeats
         Repeats of each treatment
     until_ci
-        Repeat until the 95 % interval of every treatment is within this share of its median,
-        for example 5%
+        Repeat until the 95 % interval of each treatment is within this share of its median: 5%
     max_repeats
         Most repeats with --until-ci (default: 30)
+    ready_port
+        Measure until the program listens on this TCP port, for experiments that run a command
     fresh
-        When to restore the guest's saved state: never, or before the run, each block, or each
-        trial
-    data_dir
-        Directory on the disk to measure (host local)
+        When to restore the guest's saved state: never, or before the run, each block or trial
     """
 
-    host: HostName = "auto"
-    size: SizeName = "auto"
-    budget: Annotated[str | None, Parameter(metavar="TIME")] = None
-    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None
-    treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = ()
-    repeats: Repeats | None = None
-    until_ci: Annotated[str | None, Parameter(metavar="PERCENT")] = None
-    max_repeats: Bound | None = None
-    seed: _Seed = None
-    fresh: Fresh | None = None
-    data_dir: Folder | None = None
-    disk: _Disks = ()
-    driver: _Driver = None
-    enforced_by: _EnforcedBy = None
-    dilate: _Dilate = None
-    cold_metadata: _ColdMetadata = False
-    fresh_home: _FreshHome = False
-    same_output: _SameOutput = False
+    cage: Annotated[
+        tuple[str, ...], Parameter(metavar="CAGE", group=COMMON, consume_multiple=False)
+    ] = ()
+    dataset: Annotated[Dataset, Parameter(group=COMMON)] = "auto"
+    budget: Annotated[Duration | None, Parameter(group=REPEATS)] = None
+    treatment: Annotated[Treatments, Parameter(group=COMMON)] = ()
+    repeats: Annotated[Repeats | None, Parameter(group=COMMON)] = None
+    until_ci: Annotated[str | None, Parameter(metavar="PERCENT", group=REPEATS)] = None
+    max_repeats: Annotated[Bound | None, Parameter(group=REPEATS)] = None
+    ready_port: Annotated[Port | None, Parameter(group=SERVER)] = None
+    fresh: Annotated[Fresh | None, Parameter(group=HOST, show_choices=False)] = None
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=HOST)
 @dataclass(frozen=True, kw_only=True)
 class FleetOptions:
     """Options of a run on a group of hosts.
@@ -380,7 +334,9 @@ class FleetOptions:
         Spread even over hosts with different kernels, processors or disks
     """
 
-    fleet: Annotated[Literal["replicate", "spread"], Parameter(metavar="MODE")] = "replicate"
+    fleet: Annotated[
+        Literal["replicate", "spread"], Parameter(metavar="MODE", show_choices=False)
+    ] = "replicate"
     skip_unreachable: bool = False
     mixed: bool = False
 
@@ -392,9 +348,9 @@ def chosen_conditions(options: object) -> tuple[str, ...]:
 
 def definitions() -> Definitions:
     """Return the experiments and cages of pagecage and of the user's project."""
-    from pagecage.definitions.reader import Definitions
+    from pagecage.definitions.reader import Definitions, known_programs
 
-    found = Definitions(TOP, PROGRAMS, OWN)
+    found = Definitions(TOP, known_programs(TOP), OWN)
     _tell_replaced("experiments", tuple(found.experiments.replacing()))
     _tell_replaced("cages", tuple(found.cages.replacing()))
     return found
@@ -413,74 +369,135 @@ def is_group(host: str) -> bool:
     return host not in HOSTS
 
 
-_Path = Annotated[tuple[str, ...], Parameter(metavar="PATH")]
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions:
-    """Options of a replay.
+class ReplayOptions(TrialOptions):
+    """Options of a program in cages.
 
     Parameters
     ----------
-    others
-        Another cage to compare with; may be given several times
-    no_control
-        Leave out the run without limits
-    repeats
-        Repeats in each cage
-    host
-        Host to run on: auto, local or vm
     cold
-        File or directory that is not in the page cache when the program starts, and whose disk
-        is limited. A relative path is copied to the vm, as by --copy. May be given several
-        times
+        Path that starts out of the page cache, and whose disk is limited; repeatable
     cache
-        State of the --cold files in the page cache before each trial; any leaves them as they
-        are
-    ready_when
-        Measure until a line of output matches this regular expression, then end the program
+        State of these files before a trial: cold, resident or any
     ready_port
         Measure until the program listens on this TCP port, then end it
+    ready_when
+        Measure until output matches this regular expression, then end it
     copy
-        Copy a file or directory to the host's data disk and run the program there. May be given
-        several times
+        Path to copy to the host's data disk, where the program runs; repeatable
     writes
-        The command writes to the files of --copy, or beside them: all are restored before each
-        trial
+        Restore the files of --copy before each trial: the command writes to them
     copy_program
         Copy the program with its shared libraries
+    repeats
+        Repeats in each cage
     timeout
-        Longest duration of a trial
+        Longest duration of a trial, for example 10min (default: 1h)
     collectors
-        Collectors, separated by commas: iostat, sar, vmtouch, bpftrace, blocklat,
-        perf-mem, damon; or none. The sampler always records
-    data_dir
-        Directory on a disk of this machine for files that pagecage writes (host local)
+        Of iostat, sar, vmtouch, bpftrace, blocklat, perf-mem, damon
     """
 
-    others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
-    no_control: bool = False
-    repeats: Repeats = 1
-    host: HostName = "auto"
-    cold: _Path = ()
-    cache: Annotated[Literal["cold", "resident", "any"], Parameter(metavar="STATE")] = "cold"
-    ready_when: Annotated[str | None, Parameter(metavar="REGEX")] = None
-    ready_port: Port | None = None
-    copy: _Path = ()
-    writes: bool = False
-    copy_program: bool = False
-    timeout: Seconds = _TIMEOUT_SECONDS
-    collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
-    data_dir: Folder | None = None
-    disk: _Disks = ()
-    seed: _Seed = None
-    driver: _Driver = None
-    enforced_by: _EnforcedBy = None
-    dilate: _Dilate = None
-    cold_metadata: _ColdMetadata = False
-    fresh_home: _FreshHome = False
-    same_output: _SameOutput = False
+    cold: Annotated[_Paths, Parameter(group=COMMON)] = ()
+    cache: Annotated[
+        Literal["cold", "resident", "any"],
+        Parameter(metavar="STATE", group=DATA, show_choices=False),
+    ] = "cold"
+    copy: _Paths = ()
+    writes: Annotated[bool, Parameter(group=DATA)] = False
+    copy_program: Annotated[bool, Parameter(group=DATA)] = False
+    ready_port: Annotated[Port | None, Parameter(group=COMMON)] = None
+    ready_when: Annotated[str | None, Parameter(metavar="REGEX", group=SERVER)] = None
+    repeats: Annotated[Repeats, Parameter(group=COMMON)] = 1
+    timeout: Annotated[Duration, Parameter(group=HOST, show_default=False)] = _TIMEOUT_SECONDS
+    collectors: Annotated[str, Parameter(metavar="NAMES", group=HOST)] = "none"
+
+
+@Parameter(name="*", group=SERVER)
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """Options of a replay of a server under load.
+
+    Parameters
+    ----------
+    serve
+        Server to run in the cage instead of COMMAND, with a --ready option
+    load
+        Command that drives the server from outside the cage; its time is measured
+    warm_up
+        Run the load for this time first, for example 10s
+    settle
+        Pause between the warm-up and the measured load
+    metric
+        Figure in the load's output: a regular expression with one group, named by (?P<name>...) or
+        by the words before its first = or :, or name=$.json.path. The first is the main figure
+    ready_timeout
+        The server must serve within this time
+    stop_signal
+        Signal that ends the server: TERM, INT, QUIT, HUP or KILL
+    """
+
+    serve: Annotated[str | None, Parameter(metavar="COMMAND")] = None
+    load: Annotated[str | None, Parameter(metavar="COMMAND")] = None
+    warm_up: Duration | None = None
+    settle: Duration | None = None
+    metric: Annotated[
+        tuple[str, ...], Parameter(metavar="PATTERN", consume_multiple=False, negative=())
+    ] = ()
+    ready_timeout: Duration | None = None
+    stop_signal: Annotated[
+        Literal["TERM", "INT", "QUIT", "HUP", "KILL"],
+        Parameter(metavar="SIGNAL", show_choices=False),
+    ] = "TERM"
+
+    def first_given(self) -> str | None:
+        """Return the first option that is given, or None."""
+        defaults = vars(ServiceOptions())
+        given = (name for name, value in vars(self).items() if value != defaults[name])
+        return next((f"--{name.replace('_', '-')}" for name in given), None)
+
+
+_Texts = Annotated[tuple[str, ...], Parameter(negative=(), metavar="TEXT")]
+
+
+@Parameter(name="*", group=IMAGE)
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options of a container image, which is replayed instead of a program of this machine.
+
+    Parameters
+    ----------
+    image
+        Image in Docker or podman on this machine, or a file of docker save
+    pull
+        Let the engine fetch an image that this machine lacks
+    env
+        Variable NAME=VALUE, or NAME with its value here; repeatable
+    env_file
+        File of variables, as for docker run; repeatable
+    volume
+        HOST:CONTAINER[:ro], a path of this machine in the container; repeatable
+    publish
+        Port that the container uses on the host's network; repeatable
+    compose
+        Compose file with the image; the CAGE compose has the file's own limits
+    service
+        Service of the Compose file
+    """
+
+    image: Annotated[str | None, Parameter(metavar="NAME")] = None
+    pull: Annotated[bool, Parameter(negative=())] = False
+    env: Annotated[_Texts, Parameter(name=("--env", "-e"))] = ()
+    env_file: Annotated[_Texts, Parameter(metavar="FILE")] = ()
+    volume: _Texts = ()
+    publish: Annotated[_Texts, Parameter(name=("--publish", "-p"), metavar="PORT")] = ()
+    compose: Annotated[str | None, Parameter(metavar="FILE")] = None
+    service: Annotated[str | None, Parameter(metavar="NAME")] = None
+
+    @property
+    def is_given(self) -> bool:
+        """True if any option of an image is given."""
+        return self != ImageOptions()
 
 
 def check_readiness(options: ReplayOptions) -> None:

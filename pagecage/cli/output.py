@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from pagecage.errors import PagecageError
 
@@ -67,6 +67,8 @@ def _answer(answer: Callable[[bytes], None], offset: int) -> None:
     answer(piece)
 
 
+ARGUMENTS, COMMON = Group.create_ordered("Arguments"), Group.create_ordered("Options")
+"""The first headings of the help; cyclopts sorts headings as they were created."""
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON on standard output")]
 
 
@@ -116,13 +118,24 @@ def set_verbosity(level: int) -> None:
     _verbosity = level
 
 
+def is_quiet() -> bool:
+    """Return whether -q was given."""
+    return _verbosity < 0
+
+
 def is_verbose() -> bool:
     """Return whether -v was given."""
     return _verbosity > 0
 
 
 def notify(text: str) -> None:
-    """Print a message on standard error, not wrapped."""
+    """Print a message on standard error, not wrapped; nothing with -q."""
+    if not is_quiet():
+        complain(text)
+
+
+def complain(text: str) -> None:
+    """Print an error on standard error, not wrapped."""
     _console().print(text, soft_wrap=True, markup=False)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
-from pagecage.checkout import RUNS
-from pagecage.cli.cage_page import CATALOGUE
-from pagecage.cli.options import Positive, offered_providers
-from pagecage.cli.output import Json
+from pagecage.cli.cage_choice import CATALOGUE, cage_options
+from pagecage.cli.options import CandidateOptions, Duration, Positive, Treatments
+from pagecage.cli.output import COMMON, Json
 from pagecage.cli.predict_page import (
     Goal,
     ServiceRate,
@@ -25,65 +23,25 @@ from pagecage.cli.predict_page import (
     stored_treatments,
 )
 from pagecage.cli.run_plan import parse_treatment
-from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.catalogue import offered_providers, read_offers
 from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_instances, compare_volumes
 from pagecage.cloud.prediction import COVERED, VolumePrediction, greatest_published_us
-from pagecage.cloud.profile import CageOptions
 from pagecage.cloud.volume_request import parse_throughput
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
-from pagecage.units import parse_seconds, parse_size_bytes
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class PredictOptions:
-    """Options of the volumes to compare.
-
-    Parameters
-    ----------
-    provider
-        Only volumes of this provider: aws, azure, digitalocean or gcp
-    type
-        Only volume types whose name contains this text
-    instance
-        Instance type that the volumes are attached to, for example m7i.large; adds its limits
-    size
-        Size of the volumes; by default the smallest that holds the run's data
-    iops
-        Provisioned IOPS, for types that have them
-    throughput
-        Provisioned throughput, for types that have it, for example 250MiB
-    start
-        Fill of the credit buckets at the start
-    scale
-        Factor for every limit and credit bucket, to compare with a cage of that scale
-    latency_us
-        Time of a request at the volumes in microseconds, instead of the provider's statement
-    """
-
-    provider: Annotated[str | None, Parameter(metavar="NAME")] = None
-    type: Annotated[str | None, Parameter(metavar="TEXT")] = None
-    instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
-    size: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    iops: Positive | None = None
-    throughput: Annotated[str | None, Parameter(metavar="RATE")] = None
-    start: Annotated[Literal["full", "half", "drained"], Parameter(metavar="FILL")] = "full"
-    scale: Annotated[float, Parameter(validator=Number(gt=0, lte=1000), metavar="FACTOR")] = 1.0
-    latency_us: Positive | None = None
+from pagecage.units import parse_size_bytes
 
 
 def predict(
     name: str,
+    /,
     *,
-    under: Annotated[str | None, Parameter(metavar="TIME")] = None,
+    under: Duration | None = None,
     at_least: Annotated[Positive | None, Parameter(metavar="RATE")] = None,
-    treatment: Annotated[
-        tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
-    ] = (),
-    options: PredictOptions = PredictOptions(),
+    treatment: Annotated[Treatments, Parameter(group=COMMON)] = (),
+    options: CandidateOptions = CandidateOptions(),  # noqa: B008 - frozen
     as_json: Json = False,
 ) -> int:
-    """Predict the time that a stored run would take on the volumes of the catalogue.
+    """Predict the time of a stored run on cloud volumes.
 
     The table has the time of each volume as a range, and the limit that would bind; for a service,
     its rate. With --under or --at-least it has the smallest size and rates that are enough; the
@@ -101,8 +59,8 @@ def predict(
         Only treatments with this level; by default all that allow a prediction
     """
     question = _question(options)
-    goal = Goal(None if under is None else parse_seconds(under, "--under"), at_least)
-    stored = stored_treatments(RUNS, name, parse_treatment(treatment))
+    goal = Goal(under, at_least)
+    stored = stored_treatments(name, parse_treatment(treatment))
     predictions = [_prediction(one, question, goal) for one in stored.treatments]
     _require_rows(predictions, stored.run_id, name)
     if as_json:
@@ -112,14 +70,14 @@ def predict(
     return _exit_code(predictions) if goal.is_set else EXIT_OK
 
 
-def _question(options: PredictOptions) -> VolumeQuestion:
+def _question(options: CandidateOptions) -> VolumeQuestion:
     catalogue = read_offers(CATALOGUE)
     providers = offered_providers(catalogue, options.provider)
     if options.throughput is not None:
         parse_throughput(options.throughput, providers[0].types[0])
     return VolumeQuestion(
         providers,
-        CageOptions(options.start, Fraction(str(options.scale)), latency_us=options.latency_us),
+        cage_options(options),
         greatest_published_us(catalogue),
         options.type or "",
         options.instance,

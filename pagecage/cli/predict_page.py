@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.bundle.unpack import unpack
 from pagecage.cli.cage_page import console, plain_table, print_paragraphs, print_table
-from pagecage.cli.options import describe_volume, tier_name
+from pagecage.cli.runs import opened_run
+from pagecage.cloud.catalogue import tier_name
 from pagecage.cloud.comparison import (
     ANSWERS,
     InstanceRow,
@@ -26,12 +23,13 @@ from pagecage.cloud.comparison import (
 )
 from pagecage.cloud.enough import AS_FAST
 from pagecage.cloud.prediction import LATENCY, PROGRAM, VolumePrediction
+from pagecage.cloud.profile import describe_volume
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_lines, read_plan
 from pagecage.model.services import MetricPattern, is_better_if_higher
-from pagecage.runner.run_folder import RunFolder, find_run, path_exists
+from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_bytes, format_hours
 from pagecage.verdicts.counters import cpu_seconds, final_counter, whole_seconds
 from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
@@ -152,31 +150,15 @@ class StoredTreatments:
     treatments: tuple[TreatmentSource, ...]
 
 
-def stored_treatments(runs: Path, name: str, wanted: Mapping[str, str]) -> StoredTreatments:
+def stored_treatments(name: str, wanted: Mapping[str, str]) -> StoredTreatments:
     """Return the treatments of a run that have these levels."""
-    with _folder(runs, name) as folder:
+    with opened_run(name) as (folder, _):
         try:
             return _treatments(folder, wanted)
         except UNREADABLE as error:
             raise PagecageError(
                 f"{name} cannot be read: {why_unreadable(error)}", "docs/FORMAT.md lists the keys"
             ) from None
-
-
-@contextmanager
-def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
-    """Find a run, or unpack a bundle; an error then names the bundle, not the temporary folder."""
-    if not path_exists(Path(name)) or not Path(name).is_file():
-        yield find_run(runs, name)
-        return
-    with tempfile.TemporaryDirectory(prefix="pagecage-predict-") as scratch:
-        folder = Path(scratch) / "run"
-        try:
-            unpack(Path(name), folder)
-            yield RunFolder(folder)
-        except PagecageError as error:
-            message = error.message.replace(str(folder), name)
-            raise PagecageError(message, error.hint.replace(str(folder), name)) from None
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from pagecage.checkout import TOP
-from pagecage.cli.options import ExistingFolder, NewFile, whole
+from pagecage.cli.options import Duration, ExistingFolder, NewFile
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,
@@ -37,10 +38,10 @@ class ProbeOptions:
     ----------
     yes
         Start without asking
-    size
-        Largest size of the probe's own file, for example 256MiB or 1GiB
-    seconds
-        Longest duration of the whole probe
+    file_size
+        Largest size of the probe's own file, for example 256MiB
+    time
+        Longest duration of the whole probe (default: 60s)
     out
         Write the JSON to this file instead of standard output
     engine
@@ -50,8 +51,10 @@ class ProbeOptions:
     """
 
     yes: bool = False
-    size: Annotated[str, Parameter(metavar="SIZE")] = "1GiB"
-    seconds: Annotated[int, whole(5, 7 * 86400), Parameter(metavar="SECONDS")] = 60
+    file_size: Annotated[str, Parameter(metavar="SIZE")] = "1GiB"
+    time: Annotated[
+        Duration, Parameter(validator=Number(gte=5, lte=7 * 86400), show_default=False)
+    ] = 60.0
     out: NewFile | None = None
     engine: Annotated[
         Literal["auto", "own", "fio", "io_uring", "threads"], Parameter(metavar="ENGINE")
@@ -60,28 +63,29 @@ class ProbeOptions:
 
     def arguments(self) -> list[str]:
         """Return the options of the probe program."""
-        size_bytes = parse_size_bytes(self.size, "--size")
+        size_bytes = parse_size_bytes(self.file_size, "--file-size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
             raise PagecageError(
-                f"--size: {self.size} is out of range", "give at least 16MiB, as in --size 1GiB"
+                f"--file-size: {self.file_size} is out of range",
+                "give at least 16MiB, as in --file-size 1GiB",
             )
-        size = f"{size_bytes // MIB}MiB"
-        words = ["--size", size, "--seconds", str(self.seconds), "--engine", self.engine]
-        words += ["--out", str(self.out)] if self.out else []
-        words += ["--yes"] if self.yes else []
-        return [*words, "--name-host"] if self.name_host else words
+        words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(round(self.time))]
+        words += ["--engine", self.engine, *(["--out", str(self.out)] if self.out else [])]
+        return [*words, *["--yes"] * self.yes, *["--name-host"] * self.name_host]
 
 
 def probe(
     directory: ExistingFolder | None = None,
+    /,
     options: ProbeOptions = ProbeOptions(),
     *,
     print_path: bool = False,
 ) -> int:
-    """Measure a disk's bandwidth, IOPS, latency and bursts under its present limits.
+    """Measure a disk under its present limits.
 
-    The program is one static file that needs no installation and no root. Copy it to a customer's
-    machine, run it there, and read its JSON with `pagecage cage import`.
+    The result has bandwidth, IOPS, latency and bursts. The program is one static file that needs no
+    installation and no root. Copy it to a customer's machine, run it there, and read its JSON with
+    `pagecage cage import`.
 
     Parameters
     ----------

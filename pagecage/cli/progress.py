@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -19,40 +18,18 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from pagecage.cli.output import is_quiet
 from pagecage.model.record import Record
-from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 
-_OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
-LOAD_SECONDS = 30.0
-"""First estimate of the measured load of a server. Its length is known to its own program only."""
-_DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
-
-
-def expected_seconds(trials: tuple[Trial, ...]) -> float:
-    """Return a first estimate of the duration of trials."""
-    total = 0.0
-    for trial in trials:
-        service = trial.workload.service
-        load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
-        total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)
-    return total
-
-
-def expected_trial_seconds(
-    max_seconds: float | None, dataset_bytes: int = 0, load_seconds: float = 0.0
-) -> float:
-    """Return a first estimate of one trial's duration."""
-    pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
-    return _OVERHEAD_SECONDS + load_seconds + max(0.2 * (max_seconds or 10.0), pass_seconds)
 
 
 class _Bars:
     """Bars of trials on standard error. Use it as a context manager."""
 
     def __init__(self, *columns: ProgressColumn, shows: bool = True) -> None:
-        self._console = Console(stderr=True, highlight=False, emoji=False)
+        self._console = Console(stderr=True, highlight=False, emoji=False, quiet=is_quiet())
         is_shown = shows and self._console.is_terminal
         self._bar = Progress(*columns, console=self._console, disable=not is_shown)
 

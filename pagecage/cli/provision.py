@@ -45,6 +45,7 @@ class SudoOptions:
 
 def provision(
     group: HostGroup,
+    /,
     sudo: SudoOptions = SudoOptions(),
     *,
     device: Annotated[str | None, Parameter(metavar="DEVICE")] = None,
@@ -73,13 +74,14 @@ def provision(
     return _execute(replace(request, device=device, packages=packages), as_json)
 
 
-def verify(group: HostGroup, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:
+def verify(group: HostGroup, /, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:
     """Check what hosts lack for measuring; change nothing."""
     return _execute(sudo.request(group, "verify.yml"), as_json)
 
 
 def unprovision(
     group: HostGroup,
+    /,
     sudo: SudoOptions = SudoOptions(),
     *,
     erase: bool = False,

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.container import ImageOptions, plan_for_image
+from pagecage.cli.compare import GateOptions
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code
-from pagecage.cli.options import ReplayOptions, VolumeOptions
-from pagecage.cli.output import Json, notify, typed_command
-from pagecage.cli.replay_plan import ServiceOptions, plan_for
-from pagecage.cli.run_plan import show_plan
+from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions
+from pagecage.cli.output import COMMON, Json, notify, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.hosts.host import Host
-from pagecage.planning.plan import Plan
-from pagecage.runner.images import FoundImage
+
+if TYPE_CHECKING:
+    from pagecage.cli.execution import PreparedRun
+    from pagecage.hosts.host import Host
+    from pagecage.planning.plan import Plan
+    from pagecage.runner.images import FoundImage
 
 _QUOTED = re.compile(r"'[^']*'|\\.|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
 _SHELL = re.compile(r"[|&;<>()$`*?\[\n]|(?<!\S)[~#]|\A\s*!\s|\A\s*[A-Za-z_]\w*=")
@@ -53,7 +54,10 @@ def needs_shell(text: str) -> bool:
 
 
 _STDOUT, _STDERR = 1, 2
-_EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."
+_EXIT_STATUS = (
+    "Exit status: the program's if it failed; 125 if pagecage failed, 126 or 127 if the program"
+    " cannot\nbe started or found; else 5 or 6 for a gate (docs/EXIT_CODES.md)."
+)
 _USAGE = (
     "pagecage replay [OPTIONS] CAGE"
     " (-- COMMAND... | --command TEXT | --serve COMMAND --load COMMAND"
@@ -62,47 +66,76 @@ _USAGE = (
 app = App(name="replay", help_epilogue=examples("replay", _EXIT_STATUS), usage=_USAGE)
 
 
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, kw_only=True)
+class ComparedCages:
+    """The other cages of a replay.
+
+    Parameters
+    ----------
+    others
+        A further cage to compare with; repeatable
+    no_control
+        Leave out the run without limits
+    """
+
+    others: Annotated[
+        tuple[str, ...], Parameter(name="--cage", metavar="CAGE", consume_multiple=False)
+    ] = ()
+    no_control: bool = False
+
+
 @app.default
 def replay(
     cage: str | None = None,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     text: Annotated[str | None, Parameter(name="--command", metavar="TEXT")] = None,
+    compared: ComparedCages = ComparedCages(),
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     image: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
-    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
+    gate: GateOptions = GateOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Measure what a cage's limits cost any program.
+    """Measure a program in a cage and without limits.
 
-    The program runs in the cage and without limits. A single run (one cage, --no-control, one
-    repeat) has the terminal's standard input and output, and ends with the program's exit status.
-    With several runs a table is shown, and each run reads all of standard input if that is a file.
-    With --serve the program is a server in the cage, and the load that drives it is measured.
+    A single run (one cage, --no-control, one repeat) has the terminal's input and output. Several
+    runs end with a table, and each reads all of standard input if that is a file.
 
     Parameters
     ----------
     cage
-        Cage, volume type or named size (`pagecage cage list`); with --compose the file's own limits
+        Cage, volume of the catalogue, or file with limits (`pagecage cage list`)
     command
-        Program and its arguments; with --image the arguments of the image's entry point
+        Program and its arguments; with --image those of its entry point
     text
-        The command as one text instead. With operators, expansions or globs of a shell, sh runs
-        it in the cage; a line says so
+        The command as one text; sh runs it if it has operators or globs of a shell
     dry_run
         Show the plan and its commands; start nothing
     """
     command = _words(text, command)
-    plan, host, found = _plan(cage, command, options, image, volume, served)
-    if dry_run:
-        host.stop()
-        show_plan(plan, host)
-        return EXIT_OK
+    gate.check(repeats=None if dry_run else options.repeats)
+    cages = [*([cage] if cage is not None else []), *compared.others]
+    has_control = not compared.no_control
+    planned = _plan(cages, has_control, command, options, image, served)
+    if not dry_run:
+        return _run(*planned, gate, as_json)
+    from pagecage.cli.run_plan import show_plan  # late, as all that help does without
+
+    show_plan(*planned[:2], as_json=as_json)
+    return EXIT_OK
+
+
+def _run(plan: Plan, host: Host, found: FoundImage | None, gate: GateOptions, as_json: bool) -> int:
+    from pagecage.cli.execution import create_run
+
     if found is not None and host.name != "local":
         found.save(lambda step: notify(f"{step} ..."))  # for a host whose engine lacks it
-    return _measure(create_run(plan, host, True, notify), as_json)
+    prepared = create_run(plan, host, True, notify)
+    status = _measure(prepared, as_json)
+    return status or gate.judge(prepared.folder.path, to_stderr=as_json)
 
 
 def _words(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
@@ -116,26 +149,33 @@ def _words(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plan(
-    cage: str | None,
+    cages: list[str],
+    has_control: bool,
     command: tuple[str, ...],
     options: ReplayOptions,
     image: ImageOptions,
-    volume: VolumeOptions,
     served: ServiceOptions,
 ) -> tuple[Plan, Host, FoundImage | None]:
+    from pagecage.cli.container import plan_for_image
+    from pagecage.cli.replay_plan import plan_for, replay_cages
+
     typed = typed_command()
     if image.is_given:
         if given := served.first_given():
             message = f"{given} and --image are mutually exclusive"
             raise PagecageError(message, "measure until the image serves: --ready-port PORT")
-        return plan_for_image(cage, command, options, image, typed, notify, volume)
-    if cage is None:
+        return plan_for_image(
+            cages, command, options, image, typed, notify, has_control=has_control
+        )
+    if not cages:
         raise PagecageError("pagecage replay requires CAGE", "pagecage replay --help")
-    planned = plan_for(cage, command, options, typed, notify, volume=volume, served=served)
-    return *planned, None
+    known = replay_cages(cages, options, has_control=has_control)
+    return *plan_for(known, command, options, typed, notify, served), None
 
 
 def _measure(prepared: PreparedRun, as_json: bool) -> int:
+    from pagecage.cli.execution import execute, exit_code
+
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
     form = "json" if as_json else ""
     if not prepared.all_requirements_missed:

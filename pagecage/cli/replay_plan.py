@@ -7,30 +7,24 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from pagecage.cli.cage_page import CATALOGUE, named_profile
+from pagecage.cli.cage_choice import choose_cages
 from pagecage.cli.enforcement import enforced, missing_latencies
+from pagecage.cli.execution import no_program
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.options import (
     ReplayOptions,
-    VolumeOptions,
-    catalogue_names,
+    ServiceOptions,
     check_readiness,
     chosen_conditions,
     collector_names,
-    definitions,
 )
 from pagecage.cli.output import Notify, input_is_file
 from pagecage.cli.run_plan import chosen_seed, default_driver, harness
-from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.profile import cage_of
 from pagecage.definitions.trial_tables import wrong_metric_name
-from pagecage.errors import PagecageError, nearest
+from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost, Host
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
@@ -50,40 +44,14 @@ from pagecage.runner.uploads import (
     translate_command,
     uploads_to_json,
 )
-from pagecage.units import parse_seconds
-
-
-def cage_names(cage: str, others: Sequence[str], *, has_control: bool) -> tuple[str, ...]:
-    """Return each cage once, the control first. Raises PagecageError for an unknown name."""
-    defined = definitions().cage_names()
-    for name in (cage, *others):
-        if name not in defined:
-            volumes = catalogue_names(read_offers(CATALOGUE))
-            if name.lower() not in volumes:
-                known = nearest(name, [*defined, *volumes])
-                raise PagecageError(f"there is no cage {name!r}", known)
-    control = (UNCAGED,) if has_control else ()
-    return tuple(dict.fromkeys((*control, cage, *others)))
 
 
 def replay_cages(
-    names: Sequence[str], volume: VolumeOptions, paths: Sequence[str]
+    typed: Sequence[str], options: ReplayOptions, *, has_control: bool = False
 ) -> dict[str, Cage]:
-    """Return the cages of these names, and the control, by name."""
-    defined = definitions().cage_names()
-    if volume != VolumeOptions() and all(name in defined for name in names):
-        raise PagecageError(
-            "options of a volume do not apply to a cage of cgroups/", "pagecage cage list"
-        )
-    dataset_bytes = data_bytes(paths)
-    cages = {}
-    for name in {*names, UNCAGED}:
-        if name in defined:
-            cages[name] = definitions().cage(name, dataset_bytes)
-        else:
-            profile, description = named_profile(name, volume)
-            cages[name] = cage_of(profile, name.lower(), description)
-    return cages
+    """Return the cages of a replay by name, the control first if there is one."""
+    paths = options.cold or options.copy
+    return choose_cages([UNCAGED] * has_control + [*typed], options.volume, data_bytes(paths))
 
 
 def data_bytes(paths: Sequence[str]) -> int | None:
@@ -183,50 +151,6 @@ _NAMED = re.compile(r"\(\?P<(?P<name>[^>]*)>")
 _WORDS = re.compile(r"(?P<name>[^=:]*)[=:]")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ServiceOptions:
-    """Options of a replay of a server under load.
-
-    Parameters
-    ----------
-    serve
-        Server to run in the cage instead of a COMMAND; it must serve by --ready-port or
-        --ready-when
-    load
-        Command that drives the server from outside the cage; the time from its start to its
-        exit is measured
-    warm_up
-        Run the load for this time first, for example 10s
-    settle
-        Pause between the warm-up and the measured load
-    metric
-        Figure in the load's standard output: a regular expression with one group, named by the
-        words before its first = or :, or by (?P<name>...); or name=$.json.path. May be given
-        several times; the first is the main figure
-    ready_timeout
-        The server must serve within this time
-    stop_signal
-        Signal that ends the server
-    """
-
-    serve: Annotated[str | None, Parameter(metavar="COMMAND")] = None
-    load: Annotated[str | None, Parameter(metavar="COMMAND")] = None
-    warm_up: Annotated[str | None, Parameter(metavar="TIME")] = None
-    settle: Annotated[str | None, Parameter(metavar="TIME")] = None
-    metric: Annotated[
-        tuple[str, ...], Parameter(metavar="PATTERN", consume_multiple=False, negative=())
-    ] = ()
-    ready_timeout: Annotated[str | None, Parameter(metavar="TIME")] = None
-    stop_signal: Literal["TERM", "INT", "QUIT", "HUP", "KILL"] = "TERM"
-
-    def first_given(self) -> str | None:
-        """Return the first option that is given, or None."""
-        defaults = vars(ServiceOptions())
-        given = (name for name, value in vars(self).items() if value != defaults[name])
-        return next((f"--{name.replace('_', '-')}" for name in given), None)
-
-
 def server_and_load(
     options: ServiceOptions, command: Sequence[str], replayed: ReplayOptions
 ) -> tuple[tuple[str, ...], ServiceSpec | None]:
@@ -255,17 +179,12 @@ def server_and_load(
 
 
 def _service(options: ServiceOptions, load: str) -> ServiceSpec:
-    seconds = {
-        name: parse_seconds(text, f"--{name.replace('_', '-')}")
-        for name in ("warm_up", "settle", "ready_timeout")
-        if (text := getattr(options, name)) is not None
-    }
     return ServiceSpec(
         _split(load, "--load"),
         _metrics(options.metric),
-        seconds.get("warm_up", 0.0),
-        seconds.get("settle", 0.0),
-        seconds.get("ready_timeout"),
+        options.warm_up or 0.0,
+        options.settle or 0.0,
+        options.ready_timeout,
         options.stop_signal,
     )
 
@@ -322,19 +241,19 @@ def _split(text: str, option: str) -> tuple[str, ...]:
 
 
 def plan_for(
-    cage: str,
+    known: Mapping[str, Cage],
     argv: tuple[str, ...],
     options: ReplayOptions,
     command: str,
     notify: Notify,
-    cages: Mapping[str, Cage] | None = None,
-    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
-    served: ServiceOptions = ServiceOptions(),
+    served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
+    """Return the plan of a replay of `argv` in the cages `known`, and its host.
+
+    `command` is the whole command line.
+    """
     argv, service = server_and_load(served, argv, options)
-    names, known = _chosen_cages(cage, options, cages, volume)
-    copies = find_uploads(options.copy)
+    names, copies = tuple(known), find_uploads(options.copy)
     loaders = service.load[:1] if service else ()
 
     def make(host: Host) -> Plan:
@@ -367,15 +286,6 @@ def _noted(plan: Plan, host: Host, notify: Notify) -> tuple[Plan, Host]:
     for note in missing_latencies(plan):
         notify(note)
     return plan, host
-
-
-def _chosen_cages(
-    cage: str, options: ReplayOptions, cages: Mapping[str, Cage] | None, volume: VolumeOptions
-) -> tuple[tuple[str, ...], Mapping[str, Cage]]:
-    if cages:
-        return tuple(cages), cages
-    names = cage_names(cage, options.others, has_control=not options.no_control)
-    return names, replay_cages(names, volume, options.cold or options.copy)
 
 
 def make_replay_plan(
@@ -440,7 +350,7 @@ def _require_programs(
 ) -> None:
     for program in programs if host.name == "local" and not uploads else ():
         if shutil.which(program) is None:
-            raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
+            raise no_program(program)
     copied = {file.typed for file in uploads}
     of_guest = [
         program

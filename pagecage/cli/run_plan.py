@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shlex
@@ -11,12 +12,19 @@ from functools import partial
 from typing import Any
 
 from pagecage.checkout import IS_INSTALLED, TOP
+from pagecage.cli.cage_choice import cage_name, choose_cages
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
 from pagecage.cli.execution import PreparedRun, create_run
 from pagecage.cli.host_choice import can_run_here, plan_on_host
-from pagecage.cli.init import place_files
 from pagecage.cli.known_definitions import ask_before_commands
-from pagecage.cli.options import FleetOptions, RunOptions, chosen_conditions, definitions, is_group
+from pagecage.cli.options import (
+    FleetOptions,
+    RunOptions,
+    VolumeOptions,
+    chosen_conditions,
+    definitions,
+    is_group,
+)
 from pagecage.cli.output import Notify
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.errors import PagecageError, nearest
@@ -25,12 +33,14 @@ from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.trial import CommandSpec
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
     level_of_new_cage,
     make_plan,
     make_trials,
+    plan_to_json,
     treatments,
     with_levels,
 )
@@ -43,9 +53,10 @@ from pagecage.planning.size import (
     trial_seconds,
 )
 from pagecage.process import find_tool, run
+from pagecage.runner.project_files import place_files
 from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
-from pagecage.units import format_bytes, format_seconds, parse_seconds
+from pagecage.units import format_bytes, format_seconds
 from pagecage.version import VERSION
 
 _MOST_REPEATS = 30  # of --max-repeats
@@ -61,8 +72,9 @@ def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Not
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a new run and its host."""
     experiment = definitions().experiment(name)
-    if options.cage is not None:
-        definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
+    if options.volume != VolumeOptions() and not options.cage:
+        raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
+    choose_cages(options.cage, options.volume, experiment.sizes["full"].total_bytes)
     make = partial(_make_plan, experiment, options, command, notify)
     plan, host = plan_on_host(options, make, notify)
     if "expected_seconds" in plan.document:
@@ -79,7 +91,9 @@ def runs_here(name: str, options: RunOptions) -> bool:
 def _make_plan(
     experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
 ) -> Plan:
-    chosen = with_driver(with_cage(experiment, options.cage), options.driver)
+    cages = map(cage_name, options.cage)
+    chosen = with_driver(with_cage(experiment, *cages), options.driver)
+    chosen = with_ready_port(chosen, options.ready_port)
     check_levels(chosen, parse_treatment(options.treatment))
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
@@ -88,7 +102,9 @@ def _make_plan(
 
 def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     """Raise PagecageError for options that no host could satisfy, before a host is contacted."""
-    _check_size(options.size)
+    _check_size(options.dataset)
+    if (size := options.volume.size) in ("auto", *SIZES):
+        raise PagecageError("--size is the size of a cloud volume", f"--dataset {size}")
     budget_seconds(options)
     _check_repeats(options)
     until_ci(options)
@@ -111,15 +127,15 @@ def budget_seconds(options: RunOptions) -> float | None:
     """Return the time that `--budget` gives to the plan; None without the option."""
     if options.budget is None:
         return None
-    if options.size != "auto":
+    if options.dataset != "auto":
         raise PagecageError(
-            "--budget chooses the size, so --size cannot be given too", "remove one of them"
+            "--budget chooses the size, so --dataset cannot be given too", "remove one of them"
         )
     if is_group(options.host):
         raise PagecageError(
-            f"--budget applies to one host, and {options.host} is a group", "use --size"
+            f"--budget applies to one host, and {options.host} is a group", "use --dataset"
         )
-    return parse_seconds(options.budget, "--budget")
+    return options.budget
 
 
 def until_ci(options: RunOptions) -> float | None:
@@ -146,9 +162,9 @@ def _check_repeats(options: RunOptions) -> None:
         )
 
 
-def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
-    """Return the experiment with one cage instead of all its caged levels; the control stays."""
-    if cage is None:
+def with_cage(experiment: Experiment, *cages: str) -> Experiment:
+    """Return the experiment with these cages instead of its caged levels; the control stays."""
+    if not cages:
         return experiment
     levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
     if any(level.cage for table in levels.values() for level in table.values()):
@@ -156,7 +172,7 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
             f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
         )
     control = tuple(name for name in experiment.factors.get("cage", ()) if name == UNCAGED)
-    new = [name for name in (cage,) if name not in control]
+    new = [name for name in dict.fromkeys(cages) if name not in control]
     level, stored = level_of_new_cage(experiment)
     table = {name: level.model_copy(update={"cage": name}) for name in new}
     table |= _of_names(control, experiment.levels.get("cage", {}))
@@ -184,6 +200,27 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
     if any(level.driver for table in experiment.levels.values() for level in table.values()):
         raise PagecageError(f"the levels of {experiment.name} set its drivers", "remove --driver")
     return replace(experiment, driver=driver)
+
+
+def with_ready_port(experiment: Experiment, port: int | None) -> Experiment:
+    """Return an experiment of a command whose trials end once it listens on a port."""
+    if port is None:
+        return experiment
+    others = [level for table in experiment.levels.values() for level in table.values()]
+    if experiment.workload.kind != "command" or any(level.workload for level in others):
+        raise PagecageError(
+            f"--ready-port applies to one command, and {experiment.name} measures"
+            f" {'several' if experiment.workload.kind == 'command' else 'another program'}",
+            "remove --ready-port",
+        )
+    workload = experiment.workload
+    command = replace(workload.command or CommandSpec(), ready_port=port, ready_when=None)
+    written = {**experiment.definition["workload"], "ready_port": port}
+    written.pop("ready_when", None)
+    changes = {"workload": written, "response": "ready_seconds"}
+    definition = {**experiment.definition, **changes}
+    experiment = replace(experiment, response="ready_seconds", definition=definition)
+    return replace(experiment, workload=replace(workload, command=command))
 
 
 def parse_treatment(words: Sequence[str]) -> dict[str, str]:
@@ -230,7 +267,7 @@ def build_plan(
     if fitting := None if cages else _fitting_size(options, experiment, host, notify):
         experiment, size, reason = fitting.experiment, fitting.size, fitting.reason
     else:
-        size, reason = choose_size(options.size, host, notify)
+        size, reason = choose_size(options.dataset, host, notify)
     repeats = choose_repeats(options, experiment, size)
     if fitting and options.until_ci is None:
         repeats = fitting.repeats
@@ -268,9 +305,10 @@ def _fitting_size(
     budget = budget_seconds(options)
     if budget is not None and not has_datasets(experiment):
         raise PagecageError(
-            f"--budget: {experiment.name} has no datasets whose size could be chosen", "use --size"
+            f"--budget: {experiment.name} has no datasets whose size could be chosen",
+            "use --dataset",
         )
-    if options.size != "auto" or not has_datasets(experiment):
+    if options.dataset != "auto" or not has_datasets(experiment):
         return None
     if budget is None and host.is_emulated(notify):
         return None
@@ -314,8 +352,9 @@ def _cages(
 ) -> dict[str, Cage]:
     dataset_bytes = experiment.sizes[size].total_bytes
     names = experiment.cage_names() | {UNCAGED}
-    cages = {name: definitions().cage(name, dataset_bytes) for name in names}
-    return enforced(cages, options, host, notify)
+    chosen = choose_cages(options.cage, options.volume, dataset_bytes)
+    others = {name: definitions().cage(name, dataset_bytes) for name in names - chosen.keys()}
+    return enforced({**others, **chosen}, options, host, notify)
 
 
 def _plan_options(
@@ -361,8 +400,12 @@ def harness() -> dict[str, object]:
     return {"version": VERSION, "git_revision": revision, "git_dirty": is_dirty}
 
 
-def show_plan(plan: Plan, host: Host) -> None:
-    """Print a plan and the commands of each trial."""
+def show_plan(plan: Plan, host: Host, *, as_json: bool = False) -> None:
+    """Stop the host, and print a plan with the commands of each trial, or as JSON."""
+    host.stop()
+    if as_json:
+        print(json.dumps(plan_to_json(plan)))
+        return
     from pagecage.agent.preview import trial_commands  # imported late: it loads most of the agent
 
     print("\n".join(plan_lines(plan)))

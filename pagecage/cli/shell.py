@@ -12,9 +12,10 @@ from cyclopts import App, Parameter
 
 from pagecage.agent.protocol import ShellRequest
 from pagecage.checkout import TOP
+from pagecage.cli.cage_choice import choose_cage
 from pagecage.cli.examples import examples
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.options import ExistingFolder, HostName, definitions
+from pagecage.cli.options import ExistingFolder, HostName, VolumeOptions
 from pagecage.cli.output import notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_agent_package
@@ -33,9 +34,10 @@ def shell(
     cage: str,
     /,
     *,
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     host: HostName = "auto",
     data_dir: ExistingFolder | None = None,
-    data_size: Annotated[str | None, Parameter(name="--data-size", metavar="SIZE")] = None,
+    data_size: Annotated[str | None, Parameter(metavar="SIZE")] = None,
 ) -> int:
     """Open a shell in a cage.
 
@@ -44,17 +46,16 @@ def shell(
     Parameters
     ----------
     cage
-        Cage of cgroups/ (see `pagecage cage list`)
+        Cage, file, or volume of the catalogue (see `pagecage cage list`)
     host
         Host to run on: auto, local or vm
     data_dir
-        Directory to start in, whose disk is limited; by default the current directory (host
-        local)
+        Directory to start in, whose disk is limited; by default the current one (host local)
     data_size
         Size of the data, for example 1GiB; for a cage that limits memory to a share of it
     """
     size_bytes = None if data_size is None else parse_size_bytes(data_size, "--data-size")
-    limits = definitions().cage(cage, size_bytes)
+    limits = choose_cage(cage, volume, size_bytes)
     if not os.isatty(0):
         raise PagecageError(
             "standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND"

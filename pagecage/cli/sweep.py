@@ -10,19 +10,28 @@ from cyclopts import App, Parameter
 
 from pagecage.checkout import TOP
 from pagecage.cli import replay_plan
+from pagecage.cli.cage_choice import choose_cage
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import create_run
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.known_definitions import ask_before_commands
-from pagecage.cli.options import Fresh, ReplayOptions, RunOptions, SizeName, definitions
+from pagecage.cli.options import (
+    REPEATS,
+    Dataset,
+    Fresh,
+    ReplayOptions,
+    RunOptions,
+    ServiceOptions,
+    Treatments,
+    definitions,
+)
 from pagecage.cli.output import Json, Notify, notify, typed_command
-from pagecage.cli.replay_plan import ServiceOptions, data_bytes
+from pagecage.cli.replay_plan import replay_cages
 from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
 from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
-from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
 from pagecage.planning.sweep import (
     LimitVariation,
@@ -39,7 +48,7 @@ _OF_REPLAY = (
 )
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=REPEATS)
 @dataclass(frozen=True, kw_only=True)
 class ExperimentOptions:
     """Options of a sweep of an experiment.
@@ -47,18 +56,15 @@ class ExperimentOptions:
     Parameters
     ----------
     treatment
-        Level of a factor; needed for each factor of the experiment with several levels, except
-        the cage
-    size
-        Size of an experiment's datasets: auto, full, default, emulated or smoke
+        Level of a factor of the experiment; needed for each one with several, except the cage
+    dataset
+        Size of an experiment's data: auto, full, default, emulated or smoke
     fresh
         When to restore the guest's saved state, in a sweep of an experiment
     """
 
-    treatment: Annotated[
-        tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
-    ] = ()
-    size: SizeName | None = None
+    treatment: Treatments = ()
+    dataset: Dataset | None = None
     fresh: Fresh | None = None
 
 
@@ -85,21 +91,21 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         )
     experiment, shared = definitions().experiment(options.words[0]), options.replay
     treatment = parse_treatment(options.experiment.treatment)
-    if options.base != UNCAGED:
-        definitions().cage(options.base, experiment.sizes["full"].total_bytes)
+    volume = shared.volume
+    choose_cage(options.base, volume, experiment.sizes["full"].total_bytes)
 
     def make(host: Host) -> Plan:
-        size, reason = choose_size(options.experiment.size or "auto", host, notify)
-        cage = definitions().cage(options.base, experiment.sizes[size].total_bytes)
+        size, reason = choose_size(options.experiment.dataset or "auto", host, notify)
+        cage = choose_cage(options.base, volume, experiment.sizes[size].total_bytes)
         vary = parse_vary(options.vary, cage)
         run_options = RunOptions(
-            size=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh
+            dataset=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh
         )
-        varied = sweep_experiment(experiment, options.base, vary, treatment)
+        varied = sweep_experiment(experiment, cage.name, vary, treatment)
         plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
         check_memory_floor(plan)
         levels = {word: word for word in vary.values}
-        swept = _with_sweep(plan, options.base, vary, vary.property, levels)
+        swept = _with_sweep(plan, cage.name, vary, vary.property, levels)
         return replace(swept, document={**swept.document, "size_reason": reason})
 
     return plan_on_host(shared, make, notify)
@@ -108,21 +114,17 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a replay of any program in one cage per value, and its host."""
     _check(options, of_command=True)
-    base, shared = options.base, options.replay
-    cage = definitions().cage(base, data_bytes(shared.cold or shared.copy))
+    shared = options.replay
+    (cage,) = replay_cages([options.base], shared).values()
     vary = parse_vary(options.vary, cage)
     cages = cages_of(cage, vary)
-    plan, host = replay_plan.plan_for(
-        base, options.words, shared, command, notify, cages, served=options.served
-    )
-    levels = {word: level_cage(base, vary.property, word) for word in vary.values}
-    return _with_sweep(plan, base, vary, "cage", levels), host
+    plan, host = replay_plan.plan_for(cages, options.words, shared, command, notify, options.served)
+    levels = {word: level_cage(cage.name, vary.property, word) for word in vary.values}
+    return _with_sweep(plan, cage.name, vary, "cage", levels), host
 
 
 def _check(options: SweepOptions, *, of_command: bool) -> None:
     shared, defaults = options.replay, ReplayOptions()
-    if shared.others or shared.no_control:
-        raise PagecageError("a sweep has one cage and no control", "remove --cage and --no-control")
     if of_command:
         given = [name for name, value in vars(options.experiment).items() if value]
     else:
@@ -164,7 +166,7 @@ def sweep(
     yes: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Measure an experiment's treatment or a command under several values of one limit.
+    """Measure a command or an experiment at several values of a limit.
 
     The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
     predicts times from the trial under the cage's own value. Of a server it shows the first metric.

@@ -16,12 +16,12 @@ from rich.table import Table
 
 from pagecage.agent.volume_server import CONTROL_SOCKET, send_command
 from pagecage.checkout import TOP
+from pagecage.cli.cage_choice import choose_cage
 from pagecage.cli.examples import examples
-from pagecage.cli.options import Seconds, VolumeOptions, whole
+from pagecage.cli.options import Duration, VolumeOptions, whole
 from pagecage.cli.output import Json, notify
-from pagecage.cli.replay_plan import cage_names, replay_cages
 from pagecage.cli.run_plan import harness
-from pagecage.errors import EXIT_OK, HostError
+from pagecage.errors import EXIT_OK, HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.qemu import sockets_dir
@@ -49,14 +49,15 @@ _LOADS = (
 _DRAIN_SECONDS = 5.0
 _WIDTH = 100
 """A narrower terminal wraps the lines of the table, but not its cells."""
-_CheckSeconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
+_CheckTime = Annotated[Duration, Parameter(validator=Number(gte=1, lte=600), show_default=False)]
 
 
 def check(
     name: str,
+    /,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     *,
-    seconds: _CheckSeconds = 10.0,
+    time: _CheckTime = 10.0,
     dilate: Annotated[float, Parameter(validator=Number(gte=1), metavar="FACTOR")] = 1.0,
     repeats: Annotated[int, whole(1, 30)] = 1,
     as_json: Json = False,
@@ -70,22 +71,19 @@ def check(
     ----------
     name
         Cage, volume type (aws-gp3) or named size (azure-p10); see `pagecage cage list`
-    seconds
-        Length of each load
+    time
+        Length of each load (default: 10s)
     dilate
         Factor by which the volume is slowed down
     repeats
         Repeats of each load, with other seeds
     """
-    cage_names(name, (), has_control=False)
-    cage = replay_cages((name,), volume, ())[name]
+    cage = choose_cage(name, volume, None)
     cage = replace(dilated(cage, dilate), enforced_by="volume")
-    notify(
-        f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(seconds, repeats))}"
-    )
+    notify(f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(time, repeats))}")
     with served_volume(TOP / "build/host/lib") as driven:
         notify(describe_path(driven.path))
-        results = list(_results(driven, cage, seconds, repeats))
+        results = list(_results(driven, cage, time, repeats))
         credits_ = list(drive_credits(driven, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
         print(json.dumps(to_json(cage, driven.path, results, credits_)))
@@ -198,18 +196,24 @@ def format_us(microseconds: float) -> str:
     return f"{microseconds:,.0f} us"
 
 
+EventKind = Annotated[
+    Literal["pause", "degrade", "delay", "fail", "detach"],
+    Parameter(metavar="KIND", show_choices=False),
+]
+_TAKES = {
+    "pause": "for!",
+    "degrade": "share! for",
+    "delay": "latency! share for",
+    "fail": "share for",
+    "detach": "",
+}
+"""The options of each event; those with ! are needed."""
 app = App(
     name="volume",
-    help=(
-        "Change the simulated volume of the trial that is running, show its account, or check a"
-        " volume against its model."
-    ),
+    help="Check, watch and disturb a simulated volume.",
     help_epilogue=examples("volume"),
 )
 app.command(check, help_epilogue=examples("volume check"))
-Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="SHARE")]
-For = Annotated[Seconds | None, Parameter(name="--for", metavar="SECONDS")]
-Microseconds = Annotated[float, Parameter(validator=Number(gt=0), metavar="US")]
 
 
 @app.command(help_epilogue=examples("volume account"))
@@ -233,71 +237,45 @@ def account(*, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-@app.command(help_epilogue=examples("volume pause"))
-def pause(seconds: Seconds) -> int:
-    """Hold all I/O for some seconds.
+@app.command(help_epilogue=examples("volume event"))
+def event(
+    kind: EventKind,
+    /,
+    *,
+    share: Annotated[
+        float | None, Parameter(metavar="SHARE", validator=Number(gt=0, lte=1))
+    ] = None,
+    latency: Duration | None = None,
+    time: Annotated[Duration | None, Parameter(name="--for")] = None,
+) -> int:
+    """Disturb the simulated volume of the trial that is running.
+
+    pause holds all I/O. degrade delivers a --share of the rates. delay adds a --latency to a
+    --share of the I/Os, fail answers a --share of them with an error (EIO): all, unless given.
+    detach makes every I/O fail from now on.
 
     Parameters
     ----------
-    seconds
-        Length of the pause
-    """
-    return _add({"kind": "pause"}, seconds)
-
-
-@app.command(help_epilogue=examples("volume degrade"))
-def degrade(share: Share, *, seconds: For = None) -> int:
-    """Deliver only a share of the volume's rates.
-
-    Parameters
-    ----------
+    kind
+        pause, degrade, delay, fail or detach
     share
-        Share of the rates, above 0 and at most 1
-    seconds
-        Seconds after which the volume delivers its rates again; without it, it does not
+        Share of the rates, or of the I/Os, above 0 and at most 1
+    latency
+        Additional latency, for example 10ms
+    time
+        Time after which the event ends, for example 5s; without it, it lasts
     """
-    return _add({"kind": "degrade", "share": share}, seconds)
-
-
-@app.command(help_epilogue=examples("volume delay"))
-def delay(latency_us: Microseconds, *, share: Share = 1.0, seconds: For = None) -> int:
-    """Add a latency to a share of the I/Os.
-
-    Parameters
-    ----------
-    latency_us
-        Additional latency in microseconds
-    share
-        Share of the I/Os, above 0 and at most 1
-    seconds
-        Seconds after which no I/O is delayed; without it, it lasts
-    """
-    return _add({"kind": "delay", "share": share, "latency_us": latency_us}, seconds)
-
-
-@app.command(help_epilogue=examples("volume fail"))
-def fail(*, share: Share = 1.0, seconds: For = None) -> int:
-    """Answer a share of the I/Os with an error (EIO).
-
-    Parameters
-    ----------
-    share
-        Share of the I/Os, above 0 and at most 1
-    seconds
-        Seconds after which no I/O fails; without it, it lasts
-    """
-    return _add({"kind": "fail", "share": share}, seconds)
-
-
-@app.command(help_epilogue=examples("volume detach"))
-def detach() -> int:
-    """Detach the volume: every I/O fails from now on."""
-    return _add({"kind": "detach"}, None)
-
-
-def _add(event: dict[str, Any], seconds: float | None) -> int:
-    until = {} if seconds is None else {"until_seconds": seconds}
-    send_command(_control_socket(), {"event": {**event, "from_seconds": 0.0, **until}})
+    given = {"share": share, "latency": latency, "for": time}
+    for name, value in given.items():
+        if value is None and f"{name}!" in _TAKES[kind].split():
+            raise PagecageError(f"{kind} needs --{name}", "pagecage help volume event")
+        if value is not None and name not in _TAKES[kind].replace("!", "").split():
+            raise PagecageError(f"{kind} does not take --{name}", f"remove --{name}")
+    wanted: dict[str, Any] = {"kind": kind, "from_seconds": 0.0}
+    wanted |= {"share": share or 1.0} if kind in ("degrade", "delay", "fail") else {}
+    wanted |= {"latency_us": latency * 1e6} if latency is not None else {}
+    wanted |= {"until_seconds": time} if time is not None else {}
+    send_command(_control_socket(), {"event": wanted})
     return EXIT_OK
 
 

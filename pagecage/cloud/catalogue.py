@@ -17,7 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pagecage.cloud.formulas import Bytes, ExactTable, Formula, FormulaTable, Number, StepsFormula
 from pagecage.definitions.cage_file import Percentiles, quantiles_of
 from pagecage.definitions.fields import SizeBytes, StrictTable
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import IoAccounting, LatencyQuantiles
 from pagecage.units import MIB
 
@@ -473,3 +473,43 @@ def read_offers(folder: Path) -> tuple[Provider, ...]:
             message = first["msg"].removeprefix("Value error, ")
             raise PagecageError(f"{path.name}: {key}: {message}", f"edit {path}") from None
     return tuple(providers)
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """A name of the catalogue: a volume type, with a size if the name is that of a size."""
+
+    provider: Provider
+    kind: VolumeType
+    size_bytes: int | None
+
+
+def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
+    """Return the provider of this name, or all of them."""
+    offered = tuple(provider for provider in providers if name in (None, provider.name))
+    if not offered:
+        raise PagecageError(
+            f"there is no provider {name!r} in the catalogue",
+            nearest(name or "", [provider.name for provider in providers]),
+        )
+    return offered
+
+
+def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
+    """Return every name of a volume type or a size in lower case."""
+    kinds = [(provider, kind) for provider in providers for kind in provider.types]
+    sizes = {
+        f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
+        for provider, kind in reversed(kinds)
+        for tier_name, tier in kind.tiers.items()
+    }
+    return {
+        **sizes,
+        **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds},
+    }
+
+
+def tier_name(kind: VolumeType, size_bytes: int | None) -> str:
+    """Return the name of the smallest tier of this size; "" for a type without tiers."""
+    names = (name for name, tier in kind.tiers.items() if tier.size_bytes >= (size_bytes or 0))
+    return next(names, "")

@@ -32,6 +32,7 @@ from pagecage.model.cage import (
     LayerLimit,
     VolumeSimulation,
 )
+from pagecage.units import exact_size
 
 
 def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
@@ -383,3 +384,19 @@ def _base_and_bucket(
     base = periods[-1].rate if start == "drained" else periods[1].rate
     bucket = CreditBucket(int(first.rate), int(first.seconds * (first.rate - periods[1].rate)))
     return base, bucket if bucket.credits and bucket.rate > int(base) else None
+
+
+def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
+    """Return a volume in one line ("P10, 128 GiB, on D2s_v5"); empty for None."""
+    if volume is None:
+        return ""
+    throughput = volume.throughput_bytes_per_second
+    parts = [
+        tier,
+        exact_size(volume.size_bytes, " ") if volume.size_bytes else "",
+        f"{volume.iops} IOPS" if volume.iops else "",
+        f"{exact_size(throughput, ' ')}/s" if throughput else "",
+        f"on {volume.instance}" if volume.instance else "",
+        f"at {volume.scale:g} of its speed" if volume.scale != 1 else "",
+    ]
+    return ", ".join(part for part in parts if part)

@@ -76,7 +76,7 @@ Words = Annotated[tuple[str, ...], ReadBy(list[str], tuple)]
 class StrictTable(BaseModel):
     """A table that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class IopsBucket(StrictTable):

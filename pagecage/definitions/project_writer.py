@@ -99,27 +99,39 @@ LEVELS = """
 # Nothing of the files is in the page cache when the command starts.
 [levels.cage.uncaged]
 cache = "cold"
-[levels.cage.slow-disk]
+[levels.cage.{cage}]
 cache = "cold"
 """
+SLOW_DISK = "slow-disk"
 _DATASETS = {"full": "1GiB", "default": "256MiB", "emulated": "64MiB", "smoke": "16MiB"}
 
 
-def experiment_text(words: Sequence[str], files: Sequence[str]) -> str:
-    """Return the definition of an experiment with a command.
+def experiment_text(
+    words: Sequence[str],
+    files: Sequence[str],
+    cage: str = SLOW_DISK,
+    ready_port: int | None = None,
+) -> str:
+    """Return the definition of an experiment with a command in a cage.
 
-    `files` are the words that are files of the project. They are data, except for the program.
+    `files` are the words that are files of the project. They are data, except for the program. With
+    `ready_port` the command is a server, whose start is measured.
     """
     data = [file for file in files if file != words[0]]
     has_dataset = any("{file}" in word for word in words)
+    what = "a slow disk" if cage == SLOW_DISK else cage
     return _filled(
         "command",
-        question=_quoted(f"What does a slow disk cost `{shlex.join(words)}`?"),
+        question=_quoted(f"What does {what} cost `{shlex.join(words)}`?"),
         copies=_COPIES.format(copies=_array(files)) if files else "",
         program=_quoted(words[0]),
         arguments=_array(words[1:]),
         data_paths=f"data_paths = {_array(data)}\n" if data else "",
-        levels=LEVELS if data or has_dataset else "",
+        levels=LEVELS.format(cage=cage) if data or has_dataset else "",
+        cage=cage,
+        until="to its exit" if ready_port is None else "until it serves",
+        response="wall_seconds" if ready_port is None else "ready_seconds",
+        ready="" if ready_port is None else f"ready_port = {ready_port}\n",
         sizes=_sizes(has_dataset=has_dataset).rstrip(),
     )
 
@@ -231,6 +243,6 @@ def template_experiment(template: WorkloadTemplate, name: str) -> str:
         folder=folder,
         program=template.program,
         copies=", ".join(f'"{folder}/{path}"' for path in template.copies),
-        levels=LEVELS,
+        levels=LEVELS.format(cage=SLOW_DISK),
         sizes=_sizes(has_dataset=True).rstrip(),
     )

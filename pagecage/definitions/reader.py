@@ -237,21 +237,24 @@ class Definitions:
         return experiment
 
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
-        """Return one cage with its limits resolved against the dataset's size."""
-        path = self.cages.find(name, where)
-        return resolve_cage(name, _cage_file(path), dataset_bytes, path)
+        """Return a cage, by its name or its file, with limits that fit the dataset's size."""
+        path = self._cage_path(name, where)
+        return resolve_cage(path.stem, _cage_file(path), dataset_bytes, path)
 
     def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
         """Return one cage without a dataset, and the share of the dataset that MemoryMax is.
 
         The cage then lacks MemoryMax. The share is None if MemoryMax is a size or missing.
         """
-        path = self.cages.find(name)
+        path = self._cage_path(name)
         table = _cage_file(path)
         if not isinstance(table.MemoryMax, DatasetFraction):
-            return resolve_cage(name, table, None, path), None
-        cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
+            return resolve_cage(path.stem, table, None, path), None
+        cage = resolve_cage(path.stem, table.model_copy(update={"MemoryMax": None}), None, path)
         return cage, table.MemoryMax.dataset_fraction
+
+    def _cage_path(self, name: str, where: str = "") -> Path:
+        return check_stem(Path(name), "cage") if is_path(name) else self.cages.find(name, where)
 
     def _claims(self, name: str, table: ExperimentFile, data: Tables, path: Path) -> list[Tables]:
         """Return the claims, completed so that a plan needs no other file for their verdicts."""

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import ReadBy, SizeBytes, StrictTable, Words
 from pagecage.model.cage import Enforcer
@@ -26,6 +25,8 @@ def wrong_metric_name(name: str) -> str | None:
     """Return the reason why a metric cannot have this name; None if it can."""
     if not NAME.fullmatch(name):
         return f"{name!r} is not the name of a metric: small letters, digits and _, as in p99_ms"
+    from pagecage.agent.responses import STANDARD_RESPONSES  # late: it loads most of the agent
+
     if name in STANDARD_RESPONSES or name in OWN_RESPONSES:
         return f"{name} is a response of every trial, so that no metric can have its name"
     return None
@@ -93,6 +94,8 @@ class ServiceKeys(StrictTable):
 
 def wrong_response(response: str, service: ServiceSpec) -> str | None:
     """Return the reason why a service has no such response; None if it has."""
+    from pagecage.agent.responses import STANDARD_RESPONSES  # late: it loads most of the agent
+
     if response in {*service.metrics, *OWN_RESPONSES, *STANDARD_RESPONSES}:
         return None
     known = ", ".join((*service.metrics, *OWN_RESPONSES))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import yaml
-
 from pagecage.agent.drivers.container import limit_options
 from pagecage.exporters.export import (
     Export,
@@ -91,4 +89,6 @@ def _lost_by_incus(cage: Cage) -> Iterator[LostLimit]:
 
 
 def _yaml(data: Mapping[str, object]) -> str:
+    import yaml  # imported late: it is slow, and other exporters do without
+
     return str(yaml.safe_dump(dict(data), sort_keys=False))

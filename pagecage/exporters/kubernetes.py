@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
-
 from pagecage.exporters.export import Export, LostLimit, lost_behaviour, lost_properties
 from pagecage.model.cage import IO_MAX_KEY, Cage, CloudVolume
 from pagecage.units import exact_size
@@ -40,6 +38,8 @@ def pod(cage: Cage, _device: str) -> Export:
         documents += _claim_and_class(volume)
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
         spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": _NAME}}]
+    import yaml  # imported late: it is slow, and other exporters do without
+
     return Export(yaml.safe_dump_all(documents, sort_keys=False), tuple(_lost(cage)))
 
 

@@ -97,7 +97,7 @@ class LocalHost:
             raise HostError(
                 f"{format_bytes(need.resident_bytes)} of data must stay in memory, and this machine"
                 f" has {format_bytes(available_bytes)} available",
-                "choose a smaller --size",
+                "choose a smaller --dataset",
             )
 
     def require_free_space(self, data_bytes: int) -> None:
@@ -110,7 +110,7 @@ class LocalHost:
             raise PagecageError(
                 f"{format_bytes(data_bytes)} do not fit in {self.data_dir}"
                 f" ({format_bytes(free_bytes)} free)",
-                "choose a smaller --size or another --data-dir",
+                "choose a smaller --dataset or another --data-dir",
             )
 
     def start(self) -> MachineState:

@@ -182,7 +182,7 @@ def read_document(text: str, name: str) -> Document:
 
 def _yaml(text: str, name: str) -> Any:
     """Return the document, or a list of all documents if there are several."""
-    import yaml  # imported late: `pagecage verify` runs with Python's standard library alone
+    import yaml  # imported late: `pagecage inspect` runs with Python's standard library alone
 
     try:
         trees = [tree for tree in yaml.safe_load_all(text) if tree is not None]

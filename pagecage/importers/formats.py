@@ -56,7 +56,7 @@ def import_files(
     stats = [one for one in documents if nvme.recognise(one[0])]
     others = [one for one in documents if one not in stats]
     if not stats and len(others) == 1:
-        for option, is_given in (("--seconds", seconds is not None), ("--volume", is_described)):
+        for option, is_given in (("--time", seconds is not None), ("--volume", is_described)):
             if is_given:
                 raise PagecageError(f"{option} applies only to nvme amzn stats", f"remove {option}")
         return _import(*others[0], replace(selection, rounding=rounding))

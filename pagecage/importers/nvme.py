@@ -275,7 +275,7 @@ def latency_result(
     if seconds is not None and longest_us > 1e6 * seconds:
         exceeded = format_seconds(longest_us / 1e6)
         raise PagecageError(
-            f"--seconds {seconds:g} is shorter than the {exceeded} above a limit",
+            f"--time {seconds:g}s is shorter than the {exceeded} above a limit",
             "give the time between the two files",
         )
     return ImportResult(

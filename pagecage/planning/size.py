@@ -250,3 +250,27 @@ def _with_size(experiment: Experiment, size: SizeTable, like: str) -> tuple[Expe
     definition = {**experiment.definition, "sizes": {**tables, name: {**kept, **given}}}
     sizes = {**experiment.sizes, name: size}
     return replace(experiment, sizes=sizes, definition=definition), name
+
+
+_OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
+LOAD_SECONDS = 30.0
+"""First estimate of the measured load of a server. Its length is known to its own program only."""
+_DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
+
+
+def expected_seconds(trials: tuple[Trial, ...]) -> float:
+    """Return a first estimate of the duration of trials."""
+    total = 0.0
+    for trial in trials:
+        service = trial.workload.service
+        load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
+        total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)
+    return total
+
+
+def expected_trial_seconds(
+    max_seconds: float | None, dataset_bytes: int = 0, load_seconds: float = 0.0
+) -> float:
+    """Return a first estimate of one trial's duration."""
+    pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
+    return _OVERHEAD_SECONDS + load_seconds + max(0.2 * (max_seconds or 10.0), pass_seconds)

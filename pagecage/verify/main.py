@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
-from pagecage.units import format_bytes, format_rate
+from pagecage.units import format_bytes, format_rate, parse_seconds
 from pagecage.verify.comparison import NAMES, LimitInForce, shown_value
 from pagecage.verify.kernel import disk_name
 from pagecage.verify.target import Subject
@@ -118,29 +118,39 @@ def _shared(limit: LimitInForce, found: Verification) -> str:
     return f" (shared by all of {found.kernel.shown(directory)})"
 
 
-DEFAULT_SECONDS = 10
-MOST_SECONDS = 86400
+DEFAULT_SECONDS = 10.0
+_MOST_SECONDS = 86400
 _ABOUT = (
     "Show which limits are in force for a running unit, container or process, which of the"
     " requested ones were lost, and which one bound. Nothing is driven and nothing is changed."
 )
-_STATUS = "Exit status: 0 every requested limit is in force; 1 one is not; 2 or 3 nothing was read."
+_STATUS = "Exit status: 0 every requested limit is in force; 5 one is not; 2 or 3 nothing was read."
 
 
 def main(argv: Sequence[str]) -> int:
-    """Verify one target and print the result; return an exit status of docs/FORMAT.md."""
+    """Verify one target and print the result; return an exit status of docs/EXIT_CODES.md."""
     options = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     subject = Subject(options.unit, options.container, options.pid, options.user)
     try:
-        found = verify(subject, options.seconds, expected=options.expect)
+        found = verify(subject, parse_watch(options.time), expected=options.expect)
     except PagecageError as error:
         sys.stderr.write(f"pagecage-verify: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     sys.stdout.write(text_of(found, options.json))
-    return EXIT_FAILED if found.failed else EXIT_OK
+    return EXIT_GATE_FAILED if found.failed else EXIT_OK
+
+
+def parse_watch(text: str) -> float:
+    """Return the time to watch in seconds, 0 for none. Raises PagecageError for any other text."""
+    if text == "0s":
+        return 0.0
+    seconds = parse_seconds(text, "--time")
+    if seconds > _MOST_SECONDS:
+        raise PagecageError(f"--time: {text} is longer than a day", "--time 10s")
+    return seconds
 
 
 def text_of(found: Verification, as_json: bool) -> str:
@@ -161,10 +171,9 @@ def _parser() -> argparse.ArgumentParser:
         help="limit that should be in force, as in --expect 'IOReadIOPSMax=/dev/vdb 500'",
     )
     parser.add_argument(
-        "--seconds",
-        type=_whole(0, MOST_SECONDS),
-        default=DEFAULT_SECONDS,
-        help=f"time to watch the counters (default: {DEFAULT_SECONDS})",
+        "--time",
+        default=f"{DEFAULT_SECONDS:g}s",
+        help=f"time to watch the counters, 0s for none (default: {DEFAULT_SECONDS:g}s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

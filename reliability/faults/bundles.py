@@ -25,7 +25,7 @@ def prepare(root: Path) -> None:
 
 def bundle(root: Path) -> int:
     runs.arrange(root)
-    return pagecage(root, "bundle", runs.NAME, "--out", _ARCHIVE)
+    return pagecage(root, "export", runs.NAME, "--out", _ARCHIVE)
 
 
 def again(root: Path) -> int:
@@ -58,7 +58,7 @@ def prepare_archive(root: Path) -> None:
 
 def render(root: Path) -> int:
     runs.arrange(root)
-    return pagecage(root, "render", _ARCHIVE, "--out", _FOLDER)
+    return pagecage(root, "import", _ARCHIVE, "--out", _FOLDER)
 
 
 def render_again(root: Path) -> int:

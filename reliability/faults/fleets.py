@@ -24,7 +24,7 @@ from tests.tree import ROOT
 _ANSIBLE = ROOT / "tests/fake_host/small_ansible.py"
 _GROUP = "rack"
 _HOSTS = ("left", "right")
-_WORDS = ("run", runs.NAME, "--host", _GROUP, "--size", "smoke", "--seed", "7")
+_WORDS = ("run", runs.NAME, "--host", _GROUP, "--dataset", "smoke", "--seed", "7")
 _ONE_TRIAL = (
     *("--treatment", "cage=smoke", "--treatment", "pattern=random", "--repeats", "1"),
     "--yes",

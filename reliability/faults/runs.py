@@ -28,7 +28,7 @@ from reliability.faults.scenario import (
 from tests.fake_host.hosts import scripted
 
 NAME = "smoke"
-_WORDS = ("run", NAME, "--host", "vm", "--size", "smoke", "--seed", "7", "--fresh", "never")
+_WORDS = ("run", NAME, "--host", "vm", "--dataset", "smoke", "--seed", "7", "--fresh", "never")
 _TWO_TRIALS = ("--treatment", "cage=smoke", "--repeats", "1")
 _VOLATILE = (
     "run_id",

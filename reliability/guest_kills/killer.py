@@ -73,7 +73,7 @@ def _processes(folder: Path) -> Iterator[str]:
 CONTROLLER, AGENT, QEMU = "controller", "agent", "QEMU"
 TRIALS, MOST_KILLS = 4, 16
 _NEW = (
-    *("run", "smoke", "--host", "vm", "--size", "smoke", "--seed", "7", "--fresh", "never"),
+    *("run", "smoke", "--host", "vm", "--dataset", "smoke", "--seed", "7", "--fresh", "never"),
     *("--treatment", "cage=smoke", "--treatment", "pattern=sequential", "--repeats", str(TRIALS)),
 )
 _RESUMED = ("run", "smoke", "--host", "vm", "--resume")

@@ -166,7 +166,7 @@ class LocalRun(KilledCommand):
         self.experiment, self.directory, self.starts = experiment, folder, 0
         words = ("run", experiment, "--host", "local")
         place = ("--data-dir", str(data_dir(folder)), "--yes")
-        self.new = (*words, "--size", "smoke", "--seed", "7", *place)
+        self.new = (*words, "--dataset", "smoke", "--seed", "7", *place)
         self.resumed = (*words, "--resume", *place)
         shutil.rmtree(folder / "runs", ignore_errors=True)
         (folder / "told").unlink(missing_ok=True)

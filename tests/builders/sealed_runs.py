@@ -92,7 +92,7 @@ class SealedRun:
 
     def ended(self, *words: str) -> int:
         """Run to the end; return the exit status."""
-        with self.started("--size", "smoke", *words) as process:
+        with self.started("--dataset", "smoke", *words) as process:
             return process.wait(_LONGEST_SECONDS)
 
     def told(self) -> str:

@@ -53,7 +53,7 @@ def finished(runner: Runner) -> Job:
 def baseline(finished: Job, runner: Runner, path: Path) -> Path:
     """The figures of the finished run, from another kernel."""
     target = runner.workspace / "reader.json"
-    words = ("baseline", "save", finished.outputs["run"], "--out", target)
+    words = ("compare", finished.outputs["run"], "--save-baseline", target)
     run([path / "pagecage", *words], cwd=runner.workspace, env=dict(runner.variables))
     saved = json.loads(target.read_text())
     for facts in saved["facts"]:
@@ -122,7 +122,7 @@ def test_a_decided_gate_has_a_table_and_a_chart_in_the_summary(
     """The steps after the run, with the figures of made runs."""
     build_run(tmp_path / "a", times(1, 1), repeats=8)
     build_run(tmp_path / "b", times(times_as_many, 3), repeats=8, run_id="b")
-    assert called(["baseline", "save", str(tmp_path / "a"), "--out", str(tmp_path / "a.json")]) == 0
+    assert called(["compare", str(tmp_path / "a"), "--save-baseline", str(tmp_path / "a.json")]) == 0
     render(tmp_path / "b")
     inputs = {
         "experiment": "constrained-random",

@@ -88,7 +88,7 @@ def test_settings_of_another_python() -> None:
             PYTHONPATH=f"{new.home}/shadow",
         )
         passes(
-            new, f"! python3 -c 1 && .venv/bin/pagecage render {BUNDLE}", PYTHONHOME="/opt/another"
+            new, f"! python3 -c 1 && .venv/bin/pagecage import {BUNDLE}", PYTHONHOME="/opt/another"
         )
 
 
@@ -146,7 +146,7 @@ def test_a_user_without_sudo() -> None:
 
 def test_umask_077() -> None:
     with machine("bookworm-equipped") as new:
-        passes(new, f"umask 077 && {SET_UP} && .venv/bin/pagecage render {BUNDLE}")
+        passes(new, f"umask 077 && {SET_UP} && .venv/bin/pagecage import {BUNDLE}")
 
 
 def test_no_language_no_terminal() -> None:
@@ -159,7 +159,7 @@ def test_no_language_no_terminal() -> None:
 def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:
     in_c = "make setup HOST=local NAME=append-log && ls build/host/bin/pcappend"
     with machine("bookworm-equipped", "/home/new/Prüfstand im Keller/pagecage 東京") as new:
-        passes(new, f"{SET_UP} && {in_c} && .venv/bin/pagecage render {BUNDLE}", LANG="")
+        passes(new, f"{SET_UP} && {in_c} && .venv/bin/pagecage import {BUNDLE}", LANG="")
 
 
 def test_tmp_is_mounted_noexec() -> None:
@@ -178,4 +178,4 @@ def test_home_is_read_only() -> None:
     )
     with machine("bookworm-equipped", "/srv/pagecage") as new:
         there = "! touch ~/file 2>/dev/null"
-        passes(new, f"{there} && {SET_UP} && .venv/bin/pagecage render {BUNDLE}", prepare=frozen)
+        passes(new, f"{there} && {SET_UP} && .venv/bin/pagecage import {BUNDLE}", prepare=frozen)

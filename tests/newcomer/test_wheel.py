@@ -100,10 +100,10 @@ def test_it_lists_what_the_checkout_has(installed: Installed, untouched: None) -
     [
         ("cage list", "customer-tenth"),
         ("cage show aws-gp3 --size 500GiB", "aws-gp3"),
-        ("plan constrained-random --host local --size smoke", "systemd-run"),
+        ("plan constrained-random --host local --dataset smoke", "systemd-run"),
         ("claims --experiment constrained-random", "constrained-random"),
-        ("answers", "Open questions"),
-        ("fidelity", "Fidelity of simulated volumes"),
+        ("articles answers", "Open questions"),
+        ("articles fidelity", "Fidelity of simulated volumes"),
         ("host inventory", "guests"),
         ("host status", "running"),
         ("schema schemas", ""),
@@ -137,10 +137,16 @@ def test_a_template_brings_its_library(
 
 
 def test_verify_and_probe_are_files_to_copy(installed: Installed, untouched: None) -> None:
-    for verb, argument in (("verify", "--help"), ("probe", "--help")):
+    for verb, argument in (("inspect", "--help"), ("probe", "--help")):
         done = installed.pagecage(verb, "--print-path")
         program = done.stdout.strip()
         assert run([program, argument], check=False).status in (0, 2), done.stderr
+
+
+def test_the_manual_and_completions_are_installed(installed: Installed, untouched: None) -> None:
+    share = installed.environment / "share"
+    assert (share / "man/man1/pagecage.1").read_text().startswith(".TH PAGECAGE 1")
+    assert "replay" in (share / "bash-completion/completions/pagecage").read_text()
 
 
 def test_a_file_is_made_cold(installed: Installed, untouched: None) -> None:
@@ -165,7 +171,7 @@ def test_fixes_of_its_verbs_name_none_either(installed: Installed, untouched: No
 
 def test_a_report_is_made_of_a_stored_run(installed: Installed, untouched: None) -> None:
     shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home)
-    done = installed.pagecage("render", BUNDLE, "--out", "rendered")
+    done = installed.pagecage("import", BUNDLE, "--out", "rendered")
     assert done.status == 0, done.stderr
     assert list((installed.home / "rendered").rglob("report.html"))
 
@@ -221,7 +227,7 @@ def test_a_cage_is_saved_in_the_users_own_folder(installed: Installed, untouched
 
 
 def test_a_trial_without_limits_runs_here(installed: Installed, untouched: None) -> None:
-    words = ("--host", "local", "--size", "smoke", "--treatment", "cage=uncaged")
+    words = ("--host", "local", "--dataset", "smoke", "--treatment", "cage=uncaged")
     done = installed.pagecage("run", "smoke", *words)
     assert done.status == 0, done.stderr
     runs = installed.home / ".local/share/pagecage/runs"
@@ -233,7 +239,7 @@ def test_a_trial_without_limits_runs_here(installed: Installed, untouched: None)
 
 def test_a_run_in_the_guest(installed: Installed, untouched: None) -> None:
     """With this machine's guest, which is made from the same files."""
-    words = ("run", "smoke", "--host", "vm", "--size", "smoke")
+    words = ("run", "smoke", "--host", "vm", "--dataset", "smoke")
     done = installed.pagecage(*words, PATH=os.environ["PATH"], XDG_CACHE_HOME=CACHE)
     assert done.status == 0, done.stderr
     shown = installed.pagecage("show", "smoke", "--json")
@@ -294,7 +300,7 @@ def newcomer(wheel: Path) -> Iterator[Newcomer]:
             "apt-get -q update && apt-get -q install -y --no-install-recommends pipx python3-venv"
         )
         put = "PATH=$PATH:$HOME/.local/bin; pipx install ./*.whl"
-        refused = new.run(f"{put} && pagecage run smoke --size smoke")
+        refused = new.run(f"{put} && pagecage run smoke --dataset smoke")
         made = Newcomer(new, refused)
         setup = made.run("pagecage host setup")
         assert setup.ok, printed(setup)
@@ -306,7 +312,7 @@ def test_two_commands_on_a_clean_debian(newcomer: Newcomer) -> None:
     """The wheel and what it names are installed, and an experiment runs."""
     assert "fix: pagecage host setup" in newcomer.refused.stderr, printed(newcomer.refused)
     done = newcomer.run(
-        "pagecage run smoke --size smoke"
+        "pagecage run smoke --dataset smoke"
         " && ls ~/.local/share/pagecage/runs/latest-smoke/report.html"
     )
     assert done.ok, printed(done)
@@ -322,7 +328,7 @@ def test_a_gate_in_a_project_on_a_clean_debian(newcomer: Newcomer) -> None:
     )
     assert made.ok, printed(made)
     (folder / "read.py").write_text(READER.format(mib=40))
-    kept = newcomer.run(f"cd ~/own && pagecage run mine && pagecage baseline save mine {BUSY}")
+    kept = newcomer.run(f"cd ~/own && pagecage run mine && pagecage compare mine --save-baseline mine.json {BUSY}")
     assert kept.ok, printed(kept)
     first = json.loads(new.run("cat ~/own/runs/latest-mine/plan.json").stdout)["run_id"]
 

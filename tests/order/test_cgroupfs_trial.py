@@ -55,7 +55,7 @@ def test_a_trial_that_nothing_disturbs_is_included(sealed: SealedRun) -> None:
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_workload_that_is_moved_out_is_not_counted(sealed: SealedRun, controller: str) -> None:
     """It stays in the trial's groups of the other hierarchies. The next attempt is not moved."""
-    with sealed.started("--size", "smoke") as run:
+    with sealed.started("--dataset", "smoke") as run:
         pid, group = sealed.reading(run)
         place = place_of(group, controller)
         (place.parent / "cgroup.procs").write_text(str(pid))
@@ -67,7 +67,7 @@ def test_a_workload_that_is_moved_out_is_not_counted(sealed: SealedRun, controll
 
 
 def test_a_limit_that_another_program_writes_is_leaky(sealed: SealedRun) -> None:
-    with sealed.started("--size", "smoke") as run:
+    with sealed.started("--dataset", "smoke") as run:
         _, group = sealed.reading(run)
         name = "memory.limit_in_bytes" if group.memory else "memory.max"
         (place_of(group, "memory") / name).write_text(str(256 * MIB))
@@ -84,7 +84,7 @@ def test_a_hierarchy_that_is_unmounted_excludes_the_trial(
     sealed: SealedRun, controller: str
 ) -> None:
     """The next start, which has the hierarchy again, removes what the agent could not reach."""
-    with sealed.started("--size", "smoke") as run:
+    with sealed.started("--dataset", "smoke") as run:
         _, group = sealed.reading(run)
         sealed.inside(run, "umount", "--lazy", mount_of(place_of(group, controller)))
         run.wait(120)
@@ -98,7 +98,7 @@ def test_a_hierarchy_that_is_unmounted_excludes_the_trial(
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_hierarchy_that_turns_read_only_is_told(sealed: SealedRun, controller: str) -> None:
-    with sealed.started("--size", "smoke") as run:
+    with sealed.started("--dataset", "smoke") as run:
         _, group = sealed.reading(run)
         mount = mount_of(place_of(group, controller))
         sealed.inside(run, "mount", "-o", "remount,bind,ro", mount)
@@ -112,7 +112,7 @@ def test_a_hierarchy_that_turns_read_only_is_told(sealed: SealedRun, controller:
 
 def test_a_group_that_cannot_be_removed_is_told_and_removed_later(sealed: SealedRun) -> None:
     """Another program has mounted a group below the trial's, as long as the run lasts."""
-    with sealed.started("--size", "smoke") as run:
+    with sealed.started("--dataset", "smoke") as run:
         _, group = sealed.reading(run)
         held = place_of(group, "memory") / "held"
         held.mkdir()

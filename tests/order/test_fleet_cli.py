@@ -24,7 +24,7 @@ from pagecage.hosts.agent_package import AgentPackage
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
-SMOKE = RunOptions(host="rack", size="smoke")
+SMOKE = RunOptions(host="rack", dataset="smoke")
 GO_ON = RunOptions(host="rack")
 REPLICATE = FleetOptions()
 START, AGAIN = ResumeOptions(), ResumeOptions(resume=True)
@@ -164,7 +164,7 @@ def test_bad_wishes_are_refused_before_anything_starts(
 def test_a_volume_whose_plugin_is_not_built_is_refused(
     rack: Rack, printed: list[str], looked_at: None
 ) -> None:
-    caged = replace(SMOKE, cage="customer", enforced_by="volume", dilate="1")
+    caged = replace(SMOKE, cage=("customer",), enforced_by="volume", dilate="1")
     error = refusal(lambda: go(printed, options=caged))
     assert (error.message, error.hint) == (
         "libpcvolume.so, pcvolume-fuse are not built",

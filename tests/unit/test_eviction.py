@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.errors import EXIT_FAILED, EXIT_USAGE, PagecageError
+from pagecage.errors import EXIT_OWN_FAILURE, EXIT_USAGE, PagecageError
 from pagecage.eviction import ColdCertificate, NotCold, cold, resident_pages
 from pagecage.linux.page_cache import find_files, load, measure_residency
 from pagecage.units import kernel_page_bytes
@@ -110,7 +110,7 @@ def test_pages_mapped_by_two_processes_stay_and_are_named(file: Path) -> None:
     assert f"(pid {first.pid})" in error.message
     assert f"(pid {second.pid})" in error.message
     assert "the kernel keeps pages that several processes map" in error.message
-    assert error.exit_code == EXIT_FAILED
+    assert error.exit_code == EXIT_OWN_FAILURE
     assert (error.certificate.pages_after, error.certificate.is_cold) == (PAGES, False)
     assert cold([file]).is_cold
 

@@ -46,7 +46,7 @@ class Undelegated(VmHost):
 def run_smoke(host: VmHost, runs: Path) -> list[Record]:
     experiment = definitions().experiment("smoke")
     try:
-        plan = build_plan(RunOptions(host="vm", size="smoke"), experiment, host, "a test", print)
+        plan = build_plan(RunOptions(host="vm", dataset="smoke"), experiment, host, "a test", print)
         folder = RunFolder.create(runs, plan)
         Campaign(host, plan, folder, make_agent_package(TOP), lambda _: None).run()
     finally:

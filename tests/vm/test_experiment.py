@@ -16,7 +16,7 @@ from pagecage.hosts.vm.guest_client import read_guest
 from tests.builders.command_line import _LONGEST_SECONDS, CommandLine, verdicts
 
 pytestmark = pytest.mark.vm
-_SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]
+_SMOKE = ["run", "smoke", "--dataset", "smoke", "--host", "vm"]
 
 
 @pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.slow)])

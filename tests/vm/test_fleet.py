@@ -24,7 +24,7 @@ from tests.builders.command_line import CommandLine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 GUESTS = {"vm": GuestOptions(None, 1), "old": GuestOptions("bookworm", 1)}
-_SMOKE = ["run", "smoke", "--size", "smoke", "--host", "guests"]
+_SMOKE = ["run", "smoke", "--dataset", "smoke", "--host", "guests"]
 
 
 @pytest.fixture(scope="module")

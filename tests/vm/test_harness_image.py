@@ -65,7 +65,7 @@ def test_docker_runs_it_for_any_user_without_a_network(host: VmHost, loaded: str
     examined = shell(host, f"{docker} doctor")
     assert examined.status in (0, 3), examined.stderr
     assert "Traceback" not in examined.stdout + examined.stderr
-    measured = shell(host, f"{docker} run smoke --host local --size smoke --treatment cage=uncaged")
+    measured = shell(host, f"{docker} run smoke --host local --dataset smoke --treatment cage=uncaged")
     assert measured.ok, measured.stderr
     records = shell(host, f"cat {loaded}/latest-smoke/records.jsonl").stdout.splitlines()
     assert {json.loads(line)["outcome"] for line in records} == {"ok"}

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_each_trial_finds_a_volume_as_it_was(folder: Path) -> None:
     words = ("replay", "aws-gp3-tenth", "--host", "vm", "--image", "claim.tar", "--repeats", "2")
-    done = pagecage_in(folder, *words, "-v", "./state:/state")
+    done = pagecage_in(folder, *words, "--volume", "./state:/state")
     assert done.ok, done.stderr
     assert "are restored before each trial" in done.stderr
     assert sorted(path.name for path in (folder / "state").iterdir()) == ["log"]

@@ -35,7 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def transactions(project: Path, driver: str, mode: str) -> list[float]:
     """Return the transactions per second of the included trials."""
     treatment = ("--treatment", "cage=pg-500", "--treatment", f"mode={mode}")
-    how = ("--size", "emulated", "--repeats", str(_REPEATS), "--driver", driver, "--seed", "1")
+    how = ("--dataset", "emulated", "--repeats", str(_REPEATS), "--driver", driver, "--seed", "1")
     words = ("run", "postgres-gp3", "--host", "vm", "--cage", "pg-500", *treatment, *how)
     done = pagecage_in(project, *words, timeout_seconds=1500)
     assert done.status == 0, done.stderr

@@ -69,7 +69,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_the_example_runs_in_its_own_cage(example: Path) -> None:
-    done = pagecage_in(example, "run", "search", "--host", "vm", "--size", "smoke", "--yes")
+    done = pagecage_in(example, "run", "search", "--host", "vm", "--dataset", "smoke", "--yes")
     assert done.status == 0, done.stderr
     folder = (example / "runs/latest-search").resolve()
     assert (folder / "report.html").exists()
@@ -107,10 +107,10 @@ def records_of(project: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
-    refused = pagecage_in(project, "run", "own", "--host", "vm", "--size", "smoke")
+    refused = pagecage_in(project, "run", "own", "--host", "vm", "--dataset", "smoke")
     assert refused.status == 2
     assert "'{programs}/reads.bt' (bpftrace script reads)" in refused.stderr
-    done = pagecage_in(project, "run", "own", "--host", "vm", "--size", "smoke", "--yes")
+    done = pagecage_in(project, "run", "own", "--host", "vm", "--dataset", "smoke", "--yes")
     assert done.status == 0, done.stderr
     for record in records_of(project, "own"):
         assert record["outcome"] == "ok"
@@ -131,7 +131,7 @@ def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
 
 @pytest.mark.slow
 def test_a_broken_script_is_named_before_the_first_trial(project: Path) -> None:
-    words = ("--host", "vm", "--size", "smoke", "--yes", "--treatment", "cage=uncaged")
+    words = ("--host", "vm", "--dataset", "smoke", "--yes", "--treatment", "cage=uncaged")
     pagecage_in(project, "run", "broken", *words)
     [record] = records_of(project, "broken")
     assert record["outcome"] == "requirement_missed"

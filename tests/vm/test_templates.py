@@ -75,7 +75,7 @@ def test_a_template_is_measured_and_a_broken_one_is_not(case: Case, tmp_path: Pa
     made = pagecage_in(tmp_path, "init", "--template", case.language)
     assert made.ok, made.stderr
     build(tmp_path, case)
-    done = pagecage_in(tmp_path, "run", "mine", "--host", "vm", "--size", "smoke")
+    done = pagecage_in(tmp_path, "run", "mine", "--host", "vm", "--dataset", "smoke")
     assert done.status == 0, done.stderr
     found = {record["treatment"]["cage"]: record for record in records(tmp_path)}
     assert set(found) == {"uncaged", "slow-disk"}
@@ -90,7 +90,7 @@ def test_a_template_is_measured_and_a_broken_one_is_not(case: Case, tmp_path: Pa
     assert case.old in text
     (tmp_path / "workloads/mine" / case.file).write_text(text.replace(case.old, case.new))
     build(tmp_path, case)
-    words = ("--host", "vm", "--size", "smoke", "--treatment", "cage=uncaged")
+    words = ("--host", "vm", "--dataset", "smoke", "--treatment", "cage=uncaged")
     broken = pagecage_in(tmp_path, "run", "mine", *words)
     assert broken.status == 4, broken.stderr
     assert "Traceback" not in broken.stderr

@@ -35,7 +35,7 @@ def ubuntu() -> Iterator[None]:
 
 def test_smoke(ubuntu: None, tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    status, printed = line.end("run", "smoke", "--size", "smoke", "--host", f"guest-{NAME}")
+    status, printed = line.end("run", "smoke", "--dataset", "smoke", "--host", f"guest-{NAME}")
     assert status == EXIT_OK, printed
     folder = next(line.runs.glob(f"latest-smoke@*/hosts/guest-{NAME}"))
     facts = json.loads(next((folder / "facts").iterdir()).read_text())

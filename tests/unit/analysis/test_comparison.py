@@ -231,7 +231,7 @@ def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path,
     assert called(["compare", *quiet, *words]) == 0, "a host that was quiet excludes none"
     for folder in (other, folders / "a"):
         kept = tmp_path / f"{folder.name}.json"
-        assert called(["baseline", "save", str(folder), f"--out={kept}", words[1]]) == 0
+        assert called(["compare", str(folder), f"--save-baseline={kept}", words[1]]) == 0
         assert called(["compare", str(kept), str(folders / "few"), words[0]]) == 0
 
 

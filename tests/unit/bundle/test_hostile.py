@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pagecage.bundle.pack import SUFFIX, pack
-from pagecage.cli.bundle import render
+from pagecage.cli.export import import_
 from pagecage.cli.predict_page import stored_treatments
 from pagecage.errors import PagecageError
 from pagecage.model.record import read_records
@@ -379,15 +379,21 @@ def hostile(folder: Path, name: str) -> Path:
 
 
 def predicted(bundle: Path, _out: Path) -> int:
-    stored_treatments(bundle.parent, str(bundle), {})
+    stored_treatments(str(bundle), {})
     return ACCEPTED
 
 
 VERBS: dict[str, Callable[[Path, Path], int]] = {
-    "render": lambda bundle, out: render(bundle, out=out / "run"),
-    "claims": lambda bundle, _: called(["claims", "--bundles", str(bundle.parent), "--markdown"]),
-    "answers": lambda bundle, _: called(["answers", "--bundles", str(bundle.parent), "--markdown"]),
-    "fidelity": lambda bundle, _: called(["fidelity", str(bundle.parent), "--markdown"]),
+    "render": lambda bundle, out: import_(bundle, out=out / "run"),
+    "claims": lambda bundle, _: called(
+        ["articles", "claims", "--bundles", str(bundle.parent), "--markdown"]
+    ),
+    "answers": lambda bundle, _: called(
+        ["articles", "answers", "--bundles", str(bundle.parent), "--markdown"]
+    ),
+    "fidelity": lambda bundle, _: called(
+        ["articles", "fidelity", str(bundle.parent), "--markdown"]
+    ),
     "predict": predicted,
     "publish": lambda bundle, out: called(
         ["publish", "--bundles", str(bundle.parent), "--out", str(out / "site")]

@@ -10,7 +10,7 @@ import pytest
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS
 from pagecage.bundle.unpack import unpack
-from pagecage.cli.bundle import bundle, render
+from pagecage.cli.export import export, import_
 from pagecage.errors import PagecageError
 from tests.builders.command_line import called
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
@@ -29,10 +29,10 @@ def shown(folder, capsys):
 def test_a_stranger_gets_the_same_tables_byte_for_byte(tmp_path, capsys):
     folder = build_run(tmp_path / "20261121T100000Z-constrained-random-vm")
     before, out = shown(folder, capsys), tmp_path / "given.zip"
-    assert bundle(str(folder), out=out) == 0
+    assert export(str(folder), out=out) == 0
     elsewhere = tmp_path / "elsewhere/deep"
     capsys.readouterr()
-    assert render(out, out=elsewhere) == 0
+    assert import_(out, out=elsewhere) == 0
     assert capsys.readouterr().out.strip() == str(elsewhere / "report.html")
     assert shown(elsewhere, capsys) == before
     assert "constrained-random" in (elsewhere / "report.html").read_text()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS, Redactor, names_in, vocabulary
 from pagecage.bundle.unpack import unpack
-from pagecage.cli.bundle import Kind, bundle
+from pagecage.cli.export import Kind, export
 from pagecage.model.json_codec import from_json, to_json
 from pagecage.model.trial import ImageSpec, Variable
 from tests.builders.command_line import called
@@ -160,7 +160,7 @@ def test_a_stored_run_has_the_same_tables_after_it_was_redacted_again(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given, again = FOLDER / f"{name}.pagecage.zip", tmp_path / "again.zip"
-    assert bundle(str(given), out=again) == 0
+    assert export(str(given), out=again) == 0
     shown = []
     for archive in (given, again):
         folder = tmp_path / archive.stem
@@ -180,9 +180,9 @@ def test_a_kind_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     shutil.copy(run / "plan.json", tmp_path)
     [facts] = (run / "facts").iterdir()
     facts.write_text(json.dumps({"hostname": "web01", "kernel_command_line": "crypt=acme quiet"}))
-    assert bundle(str(run), out=tmp_path / "all.zip") == 0
+    assert export(str(run), out=tmp_path / "all.zip") == 0
     assert "replaced kernel (parameters of the kernel's command line)" in capsys.readouterr().err
-    assert bundle(str(run), out=tmp_path / "kept.zip", keep=("kernel", "hosts")) == 0
+    assert export(str(run), out=tmp_path / "kept.zip", keep=("kernel", "hosts")) == 0
     assert "kept kernel: in 2 places" in capsys.readouterr().err
     files = contents(tmp_path / "kept.zip")  # type: ignore[no-untyped-call]
     told = next(json.loads(data) for name, data in files.items() if name.startswith("facts/"))

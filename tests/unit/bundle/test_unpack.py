@@ -19,8 +19,8 @@ import pytest
 
 from pagecage.bundle.pack import is_allowed, pack
 from pagecage.bundle.unpack import unpack
-from pagecage.cli.bundle import render
-from pagecage.cli.known_definitions import remember_sections
+from pagecage.cli.export import import_
+from pagecage.definitions.known import remember_sections
 from pagecage.errors import PagecageError
 from pagecage.units import MIB
 from tests.builders.pages import loads_of
@@ -99,7 +99,7 @@ def refused(path, top, says=""):
     """A sentence, and nothing that stays behind."""
     before = sorted(top.rglob("*"))
     with pytest.raises(PagecageError) as error:
-        render(path, out=top / "out")
+        import_(path, out=top / "out")
     assert says in error.value.message
     assert (error.value.exit_code, "\n" in error.value.message) == (2, False)
     assert sorted(top.rglob("*")) == before
@@ -212,7 +212,7 @@ def test_no_code_of_a_bundle_runs_when_it_is_rendered(tmp_path: Path) -> None:
     pack(folder, tmp_path / "plain.zip", redacted=False)
     bad = tmp_path / "bad.zip"
     with_files(tmp_path / "plain.zip", bad, {"report.ipynb": json.dumps(NOTEBOOK).encode()})
-    assert render(bad, out=tmp_path / "out") == 0
+    assert import_(bad, out=tmp_path / "out") == 0
     page = (tmp_path / "out/report.html").read_text()
     assert "&lt;script&gt;alert(1)" in page, "the texts are shown"
     assert "<script>alert" not in page
@@ -231,7 +231,7 @@ def test_a_section_of_a_bundle_is_not_executed_even_if_it_was_accepted_here(
         tmp_path / "20261121T100000Z-constrained-random-vm", repeats=1, sections=sections
     )
     pack(folder, tmp_path / "plain.zip", redacted=False)
-    assert render(tmp_path / "plain.zip", out=tmp_path / "out") == 0
+    assert import_(tmp_path / "plain.zip", out=tmp_path / "out") == 0
     page = (tmp_path / "out/report.html").read_text()
     assert "<h2>mine.py was left out</h2>" in page
     assert "<script>alert" not in page

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import known_definitions as known
-from pagecage.cli.known_definitions import ask_before_commands, command_lines
+from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.definitions import known
 from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.known import command_lines
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from tests.builders.command_line import called
@@ -198,7 +199,7 @@ def test_reading_a_definition_starts_nothing_of_it(
     monkeypatch.setenv("PATH", f"{project.parent / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(project)
     assert called(["list"]) == 0
-    assert called(["plan", "experiments/mine.toml", "--host", "vm"]) == 0
+    assert called(["run", "experiments/mine.toml", "--dry-run", "--host", "vm"]) == 0
     shown = capsys.readouterr().out
     assert "mine" in shown
     assert "rm -r" in shown

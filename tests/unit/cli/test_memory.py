@@ -71,8 +71,6 @@ def test_a_dry_run_tells_the_most_trials() -> None:
     ("more", "word"),
     [
         ({"words": ()}, "there is no command"),
-        ({"others": ("half",)}, "a search has one cage"),
-        ({"no_control": True}, "a search has one cage"),
         ({"cold": ("x",), "cache": "resident"}, "are charged to pagecage"),
         ({"driver": "process"}, "has no cgroup"),
         ({"slowdown": "5"}, "is not a percentage"),

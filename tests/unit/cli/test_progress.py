@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pagecage.cli.progress import LOAD_SECONDS, RunProgress, describe, expected_seconds
+from pagecage.cli.progress import RunProgress, describe
 from pagecage.model.record import OUTCOMES
 from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import make_trials
+from pagecage.planning.size import LOAD_SECONDS, expected_seconds
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record
 

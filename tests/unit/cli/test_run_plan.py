@@ -45,7 +45,8 @@ def test_a_chosen_cage_replaces_all_but_the_control() -> None:
     assert cages_used(with_cage(CAGED, "tight")) == {"uncaged", "tight"}
     assert with_cage(CAGED, "tight").definition["factors"]["cage"] == ["uncaged", "tight"]
     assert cages_used(with_cage(CAGED, "uncaged")) == {"uncaged"}
-    assert with_cage(CAGED, None) is CAGED
+    assert with_cage(CAGED) is CAGED
+    assert cages_used(with_cage(CAGED, "tight", "tenth")) == {"uncaged", "tight", "tenth"}
 
 
 def test_renamed_levels_do_not_outlive_the_choice() -> None:
@@ -236,7 +237,7 @@ def test_the_host_of_auto_is_known_before_the_guest_is_set_up(
 
     monkeypatch.setattr(host_choice, "_guest", no_guest)
     monkeypatch.setattr(LocalHost, "facts", lambda _: {**known, "free_bytes": 1 << 40})
-    assert which("auto", experiment=experiment, size="smoke") == 0
+    assert which("auto", experiment=experiment, dataset="smoke") == 0
     assert capsys.readouterr().out == f"{name}\n"
 
 
@@ -282,9 +283,8 @@ def test_levels_without_a_treatment_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (RunOptions(budget="20m", size="full"), "--size cannot be given too"),
-        (RunOptions(budget="20m", host="lab"), "lab is a group"),
-        (RunOptions(budget="soon"), "'soon' is not a time"),
+        (RunOptions(budget=1200.0, dataset="full"), "--dataset cannot be given too"),
+        (RunOptions(budget=1200.0, host="lab"), "lab is a group"),
     ],
 )
 def test_a_budget_that_cannot_choose_a_size(options: RunOptions, says: str) -> None:
@@ -292,14 +292,14 @@ def test_a_budget_that_cannot_choose_a_size(options: RunOptions, says: str) -> N
         check_options(options, FleetOptions())
 
 
-def planned(budget: str | None, host: Any, name: str = "constrained-random") -> Plan:
+def planned(budget: float | None, host: Any, name: str = "constrained-random") -> Plan:
     options = RunOptions(budget=budget, seed=1)
     return build_plan(options, definitions().experiment(name), host, "a test", lambda _: None)
 
 
 def test_a_budget_chooses_the_size_and_the_plan_tells_it(tmp_path: Path) -> None:
     host = LocalHost(tmp_path)
-    usual, longer = planned(None, host), planned("20m", host)
+    usual, longer = planned(None, host), planned(1200.0, host)
     assert usual.document["budget_seconds"] == 180
     assert longer.document["budget_seconds"] == 1200
     assert usual.document["expected_seconds"] < 1.1 * 180
@@ -318,10 +318,10 @@ def test_without_a_budget_emulated_machines_get_the_size_that_is_made_for_them(
     for host in (TestHost((), "/nowhere"), LocalHost(tmp_path)):
         assert planned(None, host).document["size"] == "emulated"
         assert "expected_seconds" not in planned(None, host).document
-        assert planned("1h", host).document["size"] != "emulated"
+        assert planned(3600.0, host).document["size"] != "emulated"
 
 
 def test_an_experiment_without_datasets_keeps_its_sizes(tmp_path: Path) -> None:
     assert planned(None, LocalHost(tmp_path), "append-log").document["size"] == "default"
     with pytest.raises(PagecageError, match="append-log has no datasets"):
-        planned("20m", LocalHost(tmp_path), "append-log")
+        planned(1200.0, LocalHost(tmp_path), "append-log")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pagecage.cli.options import ReplayOptions
-from pagecage.cli.run import require_same_definition
+from pagecage.cli.resume import require_same_definition
 from pagecage.cli.sweep import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
@@ -42,7 +42,7 @@ def caps(plan: Plan) -> list[int]:
 
 
 def test_an_experiments_treatment_under_each_value() -> None:
-    plan = plan_of(asked("customer-replay", treatment=("load=lazy-random",), size="smoke"))
+    plan = plan_of(asked("customer-replay", treatment=("load=lazy-random",), dataset="smoke"))
     assert caps(plan) == [250, 500, 1000]
     assert plan.document["size_reason"] == "asked for"
     assert plan.document["sweep"] == {
@@ -55,7 +55,7 @@ def test_an_experiments_treatment_under_each_value() -> None:
 
 
 def test_a_sweep_that_was_cut_off_goes_by_the_definition_of_what_it_sweeps() -> None:
-    plan = plan_of(asked("customer-replay", treatment=("load=lazy-random",), size="smoke"))
+    plan = plan_of(asked("customer-replay", treatment=("load=lazy-random",), dataset="smoke"))
     assert plan.document["experiment"] == "sweep-customer-replay"
     require_same_definition(plan)
     changed = replace(plan, document={**plan.document, "definition_sha256": "0" * 64})
@@ -86,11 +86,9 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
             False,
             "--cold applies only to a command after --",
         ),
-        (asked("customer-replay", replay={"others": ("half",)}), False, "a sweep has one cage"),
         (asked("customer-replay", treatment=("lazy",)), False, "has no level"),
         (asked("customer-replay", base="customr", treatment=("load=advised",)), False, "no cage"),
-        (asked("cat", size="smoke"), True, "--size applies only to an experiment"),
-        (asked("cat", replay={"no_control": True}), True, "a sweep has one cage"),
+        (asked("cat", dataset="smoke"), True, "--dataset applies only to an experiment"),
         (asked("cat", vary="IOPS=1,2"), True, "does not name a limit"),
         (asked(), True, "there is no command"),
     ],
@@ -105,7 +103,7 @@ def test_what_is_refused_is_a_sentence_with_its_mend(
 
 def test_a_host_is_let_go_of_when_the_plan_fails(stopped: list[str]) -> None:
     with pytest.raises(PagecageError, match="several loads"):
-        plan_of(asked("customer-replay", size="smoke"))
+        plan_of(asked("customer-replay", dataset="smoke"))
     assert stopped == ["stopped"]
 
 
@@ -114,7 +112,7 @@ def test_a_cage_too_small_for_the_program_is_refused(stopped: list[str]) -> None
         "customer-replay",
         vary="MemoryMax=1MiB,64MiB",
         treatment=("load=lazy-random",),
-        size="smoke",
+        dataset="smoke",
     )
     with pytest.raises(PagecageError, match="MemoryMax is 1048576 bytes"):
         plan_of(wishes)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from pagecage.cli.schema import schemas
+from pagecage.cli.articles import schemas
 from pagecage.cloud.catalogue import (
     InstanceType,
     MeasuredLatency,

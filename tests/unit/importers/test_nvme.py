@@ -208,7 +208,7 @@ def test_a_histogram_that_fell_without_its_counter_is_refused() -> None:
     ("read_it", "message"),
     [
         (lambda: read_files(BEFORE, AFTER, seconds=2), "shorter than the 2.22 s above a limit"),
-        (lambda: read_files("MemoryMax=5\n", seconds=2), "--seconds applies only to nvme amzn"),
+        (lambda: read_files("MemoryMax=5\n", seconds=2), "--time applies only to nvme amzn"),
         (lambda: read_files("MemoryMax=5\n", is_described=True), "--volume applies only to nvme"),
         (lambda: read_files(AFTER, VOLUMES, is_described=True), "b describes the volume too"),
     ],

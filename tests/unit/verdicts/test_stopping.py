@@ -86,6 +86,6 @@ def test_a_prediction_rests_on_included_trials(tmp_path: Path) -> None:
 
 
 def source(path: Path, levels: dict[str, str]) -> SourceTrial:
-    [one] = stored_treatments(path.parent, str(path), levels).treatments
+    [one] = stored_treatments(str(path), levels).treatments
     assert one.source is not None
     return one.source

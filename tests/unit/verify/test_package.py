@@ -50,7 +50,7 @@ def test_it_runs_with_nothing_installed(program: Path) -> None:
         (("--pid", "x"), 2, "argument --pid: 'x' is not a number from 1"),
         (("--pid", "0"), 2, "argument --pid: '0' is not a number from 1"),
         (("--pid", "9" * 30), 2, "is not a number from 1"),
-        (("--pid", "1", "--seconds", "-1"), 2, "argument --seconds"),
+        (("--pid", "1", "--time", "-1s"), 2, "--time"),
         (("--unit", "a\nb"), 2, "is not a valid name"),
     ],
 )
@@ -64,7 +64,7 @@ def test_bad_input_is_one_sentence(
 
 
 def test_this_machine_is_verified_or_refused(program: Path) -> None:
-    done = start(program, "--pid", str(os.getpid()), "--seconds", "0", "--json")
+    done = start(program, "--pid", str(os.getpid()), "--time", "0s", "--json")
     if done.status == 3:
         assert "no cgroup hierarchy" in done.stderr
         return

@@ -70,7 +70,7 @@ def test_limits_the_binding_one_and_the_disk(
     program: Path, reader: tuple[int, Cgroup], data: Path
 ) -> None:
     expected = [f"--expect=IOReadIOPSMax={data} {IOPS}", "--expect=MemoryMax=64M"]
-    done = start(program, reader[0], "--seconds", "3", "--json", *expected)
+    done = start(program, reader[0], "--time", "3s", "--json", *expected)
     found: dict[str, Any] = json.loads(done.stdout)
     print(json.dumps(found, indent=1))
     assert (done.status, {one["state"] for one in found["requested"]}) == (0, {"in_force"})
@@ -89,7 +89,7 @@ def test_limits_the_binding_one_and_the_disk(
 def test_each_limit_is_named_with_a_file_that_has_it(
     program: Path, reader: tuple[int, Cgroup]
 ) -> None:
-    found = json.loads(start(program, reader[0], "--seconds", "0", "--json").stdout)
+    found = json.loads(start(program, reader[0], "--time", "0s", "--json").stdout)
     for limit in found["limits"]:
         assert Path(limit["file"]).read_text().strip()
         if limit["name"] == "IOReadIOPSMax":
@@ -97,11 +97,11 @@ def test_each_limit_is_named_with_a_file_that_has_it(
     places = {str(directory) for directory in reader[1].directories}
     own = {one["name"] for one in found["limits"] if str(Path(one["file"]).parent) in places}
     assert own >= LIMITS.keys()
-    page = start(program, reader[0], "--seconds", "0").stdout
+    page = start(program, reader[0], "--time", "0s").stdout
     assert "IOReadIOPSMax" in page
 
 
 def test_a_lost_limit_is_seen(program: Path, reader: tuple[int, Cgroup], data: Path) -> None:
-    done = start(program, reader[0], "--seconds", "0", f"--expect=IOWriteIOPSMax={data} 5")
-    assert done.status == 1
+    done = start(program, reader[0], "--time", "0s", f"--expect=IOWriteIOPSMax={data} 5")
+    assert done.status == 5
     assert "IOWriteIOPSMax is not in force as asked for." in done.stdout

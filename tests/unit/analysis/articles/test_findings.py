@@ -274,7 +274,7 @@ def test_a_smoke_run_hides_no_larger_one(runs: Path) -> None:
 
 
 def test_json_is_printed_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called(["answers", "--json", "--runs", str(runs)]) == 0
+    assert called(["articles", "answers", "--json", "--runs", str(runs)]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 38
     assert [row["id"] for row in rows if not row["is_open"]] == ["Q24"]

@@ -266,14 +266,14 @@ def test_an_unknown_experiment_is_an_error_message(place):
 def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr("analysis.results.TOP", place[0].parent)
-    assert called(["claims", "--runs", str(place[1])]) == 0
+    assert called(["articles", "claims", "--runs", str(place[1])]) == 0
     text = capsys.readouterr().out
     assert "not comparable" in text
     assert "untestable: 003-179: needs another CPU" in text
     [total] = [line.split() for line in text.splitlines() if line.startswith("in all")]
     assert total == ["in", "all", "2", "1", "3"]  # not comparable, untestable, all
     assert "0 of 0 mechanisms are reproduced" in text
-    assert called(["claims", "--runs", str(place[1]), "--json"]) == 0
+    assert called(["articles", "claims", "--runs", str(place[1]), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
     assert data["totals"]["kinds"]["absolute"]["all"] == 3

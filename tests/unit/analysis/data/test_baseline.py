@@ -31,7 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("runs")
     build_run(top / "a", times(1, 1), repeats=8)
     build_run(top / "slow", times(1.3, 3), repeats=8)
-    assert called(["baseline", "save", str(top / "a"), "--out", str(top / "a.json")]) == 0
+    assert called(["compare", str(top / "a"), "--save-baseline", str(top / "a.json")]) == 0
     return top
 
 

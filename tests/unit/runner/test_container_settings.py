@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli.container import (
+from pagecage.errors import PagecageError
+from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Variable, Workload
+from pagecage.planning.plan import Plan
+from pagecage.runner.container_settings import (
     ContainerSettings,
     env_file,
     parse_mount,
@@ -18,9 +21,6 @@ from pagecage.cli.container import (
     with_values,
     without_values,
 )
-from pagecage.errors import PagecageError
-from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Variable, Workload
-from pagecage.planning.plan import Plan
 from tests.fake_host.machine import make_trial
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.init import place_files
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.project_writer import (
     FILES,
@@ -18,6 +17,7 @@ from pagecage.definitions.project_writer import (
 )
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
+from pagecage.runner.project_files import place_files
 from tests.tree import ROOT
 
 

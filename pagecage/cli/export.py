@@ -1,23 +1,24 @@
-"""`pagecage bundle` and `pagecage render`: a run as one archive, and its report elsewhere."""
+"""`pagecage export`, `import` and `publish`: runs as archives, and as a site."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from pagecage.checkout import RUNS
-from pagecage.cli.options import ExistingFile, Folder, NewFile
+from pagecage.checkout import OWN, RUNS
+from pagecage.cli.articles import StoredRuns
+from pagecage.cli.options import ExistingFile, ExistingFolder, Folder, NewFile
 from pagecage.cli.output import notify
-from pagecage.cli.show import report
+from pagecage.cli.runs import opened_run
+from pagecage.cli.show import analysing, report
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.runner.run_folder import find_run, path_exists
+from pagecage.runner.run_folder import find_run
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 Kind = Literal[
@@ -26,8 +27,9 @@ Kind = Literal[
 """Kinds of values that a bundle replaces (pagecage/bundle/redact.py)."""
 
 
-def bundle(
+def export(
     name: str,
+    /,
     *,
     out: NewFile | None = None,
     redact: Annotated[bool, Parameter(negative="--no-redact")] = True,
@@ -35,8 +37,8 @@ def bundle(
 ) -> int:
     """Pack a run into one archive.
 
-    The archive holds plan, facts, records, traces and metadata. `pagecage render` makes the report
-    from them.
+    The archive holds plan, facts, records, traces and metadata. `pagecage show` reads it, and
+    `pagecage import` makes the report from it.
 
     Parameters
     ----------
@@ -53,27 +55,14 @@ def bundle(
     """
     from pagecage.bundle.pack import SUFFIX, pack
 
-    with _folder(name) as (folder, run_id):
+    with opened_run(name) as (folder, run_id):
         target = out or Path(f"{run_id}{SUFFIX}")
         if target.exists():
             raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
-        manifest = pack(folder, target, redacted=redact, keep=keep)
+        manifest = pack(folder.path, target, redacted=redact, keep=keep)
     _tell(manifest)
     print(target)
     return EXIT_OK
-
-
-@contextmanager
-def _folder(name: str) -> Iterator[tuple[Path, str]]:
-    from pagecage.bundle.unpack import unpack
-
-    if not path_exists(Path(name)) or not Path(name).is_file():
-        path = find_run(RUNS, name).path
-        yield path, path.name
-        return
-    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
-        folder = Path(scratch) / "run"
-        yield folder, unpack(Path(name), folder)["run_id"]
 
 
 def _tell(manifest: Mapping[str, Any]) -> None:
@@ -94,24 +83,28 @@ def _tell(manifest: Mapping[str, Any]) -> None:
         notify("numbers and pagecage's own words stay; --keep KIND leaves a kind as it is")
 
 
-def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
-    """Unpack and check a bundle, and make its report again.
+def import_(archive: ExistingFile, /, *, out: Folder | None = None) -> int:
+    """Unpack and check an archive, and make its report again.
 
     Parameters
     ----------
     archive
-        Archive made by `pagecage bundle`
+        Archive made by `pagecage export`
     out
         Directory to create; by default named after the run
     """
     from pagecage.bundle.unpack import unpack
 
+    if archive.suffix != ".zip":
+        raise PagecageError(
+            f"{archive} is not an archive of a run", f"pagecage cage import {archive} reads limits"
+        )
     if out and out.exists():
         raise PagecageError(f"{out} already exists", "give another --out")
     existing = (out or Path()).resolve()
     while not existing.is_dir():  # on the same file system, so that it can be renamed into place
         existing = existing.parent
-    with scratch_folder(existing, "pagecage-render") as scratch:
+    with scratch_folder(existing, "pagecage-import") as scratch:
         manifest = unpack(archive, scratch)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"]:
@@ -126,4 +119,30 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
         shutil.move(scratch, target)
         sync_folder(target.resolve().parent)
     print(target / "report.html")
+    return EXIT_OK
+
+
+def publish(*runs: str, out: Folder = OWN / "site", bundles: ExistingFolder | None = None) -> int:
+    """Make a static site of reports, claims and documents.
+
+    The site can be opened offline.
+
+    Parameters
+    ----------
+    runs
+        Runs to publish: ids, paths or experiments' names; without any, the newest run of each
+        experiment
+    out
+        Directory of the site; replaced once the new site is complete
+    bundles
+        Directory of bundles to read instead of the project's runs, such as docs/runs
+    """
+    named = [find_run(RUNS, name).path.resolve() for name in runs]
+    folders, site = StoredRuns(bundles=bundles).folders(), out.resolve()
+    notify("making the site ...")
+    with analysing("site"):
+        from analysis import results
+
+        results.publish(*folders, named, site)
+    print(os.path.relpath(out / "index.html"))
     return EXIT_OK

@@ -1,0 +1,137 @@
+"""Files and programs of a user's project, where a host has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.definitions.experiment import Experiment
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import SizedHost
+from pagecage.model.trial import CommandSpec, Workload
+from pagecage.runner.uploads import (
+    FOLDER,
+    UploadedFile,
+    find_uploads,
+    path_on_host,
+    translate_command,
+    uploads_to_json,
+)
+
+
+def place_files(
+    experiment: Experiment, host: SizedHost
+) -> tuple[Experiment, dict[str, Any] | None]:
+    """Return the experiment for a host, and the copies that its plan records; None without any."""
+    project, copies = experiment.project, experiment.copies
+    if project is None:
+        return experiment, None
+    _check_programs(experiment, project)
+    if host.name == "vm" and copies:
+        uploads = _uploads(project, copies, experiment.name)
+        directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
+        placed = _placed(
+            experiment, uploads, directory, lambda one: _copied(one, uploads, directory, project)
+        )
+        return placed, {"carried": uploads_to_json(uploads), "directory": directory}
+    if copies and host.name != "local":
+        raise PagecageError(
+            f"{experiment.name} copies files of its project, which works with --host vm alone",
+            "run it with --host vm or local",
+        )
+    here = str(project) if host.name == "local" else None
+    return _placed(experiment, (), here, lambda one: _in_folder(one, here, copies)), None
+
+
+def _check_programs(experiment: Experiment, project: Path) -> None:
+    tables = (level for levels in experiment.levels.values() for level in levels.values())
+    for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
+        path = project / one.program
+        if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
+            raise PagecageError(
+                f"{experiment.name}.toml: workload.program: {path} is not an executable file",
+                f"build it in {path.parent}; a script needs chmod +x",
+            )
+
+
+def _speaks_handshake(workload: Workload) -> bool:
+    return workload.kind == "handshake" and not workload.is_built_in
+
+
+def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[UploadedFile, ...]:
+    for path in copies:
+        if not (project / path).resolve().is_relative_to(project.resolve()):
+            raise PagecageError(
+                f"{name}.toml: copies: {path!r} is outside the project {project}",
+                "name a file or folder below it",
+            )
+        if not (project / path).exists():
+            raise PagecageError(
+                f"{name}.toml: copies: {path!r} does not exist in {project}", f"ls {project}"
+            )
+    found = find_uploads([str(project / path) for path in copies])
+    return tuple(replace(file, typed=path) for file, path in zip(found, copies, strict=True))
+
+
+def _placed(
+    experiment: Experiment,
+    uploads: tuple[UploadedFile, ...],
+    directory: str | None,
+    place: Callable[[Workload], Workload],
+) -> Experiment:
+    """Return the experiment with each of the project's own programs placed."""
+
+    def placed(one: Workload) -> Workload:
+        return place(one) if one.command is not None or _speaks_handshake(one) else one
+
+    levels = {
+        factor: {
+            name: level.model_copy(update={"workload": level.workload and placed(level.workload)})
+            for name, level in table.items()
+        }
+        for factor, table in experiment.levels.items()
+    }
+    collectors = tuple(
+        replace(
+            one,
+            directory=directory,
+            command=translate_command(one.command, uploads, directory or ""),
+        )
+        for one in experiment.own_collectors
+    )
+    workload = placed(experiment.workload)
+    return replace(experiment, workload=workload, levels=levels, own_collectors=collectors)
+
+
+def _in_folder(one: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:
+    if _speaks_handshake(one):
+        if directory is None:
+            raise PagecageError(
+                f"{one.program} is a file of the project, and is not copied to the host",
+                f"name it in `copies`, and run it with --host vm: copies = [{one.program!r}]",
+            )
+        words = (f"{directory}/{word}" if word in copies else word for word in one.arguments)
+        program = os.path.normpath(Path(directory, one.program))
+        return replace(one, program=program, arguments=tuple(words))
+    command = one.command or CommandSpec()
+    return replace(one, command=replace(command, directory=command.directory or directory))
+
+
+def _copied(
+    one: Workload, uploads: tuple[UploadedFile, ...], directory: str, project: Path
+) -> Workload:
+    program, *arguments = translate_command((one.program, *one.arguments), uploads, directory)
+    if _speaks_handshake(one):
+        copy = path_on_host(str(project / one.program), uploads, directory)
+        if copy is None:
+            return _in_folder(one, None)
+        return replace(one, program=copy, arguments=tuple(arguments))
+    command = one.command or CommandSpec()
+    paths = tuple(
+        path_on_host(str(project / path), uploads, directory) or path for path in command.data_paths
+    )
+    command = replace(command, data_paths=paths, directory=directory)
+    return replace(one, program=program, arguments=tuple(arguments), command=command)
