@@ -89,7 +89,7 @@ def _pagecage_complaint(words: list[str]) -> str | None:
 
 def test_the_documents_show_commands() -> None:
     assert len(ALL_COMMANDS) > 10
-    assert ("README.md", "make demo") in ALL_COMMANDS
+    assert any(line.startswith("make demo") for name, line in ALL_COMMANDS if name == "README.md")
     assert any(command.startswith("pagecage ") for _, command in ALL_COMMANDS)
 
 
