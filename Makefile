@@ -45,7 +45,7 @@ setup := tools/bootstrap python tools/setup
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
-.PHONY: help ready ready-test experiment replay shell report publish notebooks lab list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean
+.PHONY: help ready ready-test demo experiment replay shell report publish notebooks lab list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -59,11 +59,13 @@ ready-test:
 	+@$(setup) test
 
 ##@ Run
+demo: ready ## Show what a slow disk costs, with a file that pagecage makes (3 minutes)
+	@$(pagecage) demo $(ARGS)
 experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	+@$(setup) experiment
 	@$(pagecage) run "$$NAME" --host "$$HOST" --dataset "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
-replay shell: export PAGECAGE_WORKLOADS := pcgen
+demo replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments' or a command of sh, ARGS='--cold FILES')
 	@$(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(if $(value CMD),--command "$$CMD") $(ARGS)
 shell: ready ## Open a shell in a cage (CAGE=...)

@@ -120,7 +120,7 @@ def test_a_dry_run_shows_the_exact_commands(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "is_noted"),
     [
-        (("aws-gp3", "--size", "100GiB", "--latency", "900us"), True),
+        (("gcp-hyperdisk-throughput", "--size", "2TiB", "--throughput", "600"), True),
         (("aws-gp2", "--size", "100GiB"), True),  # with the latencies that users measured
         (("customer",), False),
     ],

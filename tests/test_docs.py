@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from pagecage.linux.procfs import DISKSTATS_FIELDS
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
-from tests.builders.documents import FORMAT, as_line, keys
+from tests.builders.documents import FENCED, FORMAT, as_line, keys, shown
 from tests.builders.plans import CHOICES, plan_of
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files
@@ -32,17 +31,8 @@ from tests.tree import ROOT, files
 DOCUMENTS = [path for path in files(ROOT, ".md") if "notebooks" not in path.parts]
 GUIDES = [path for path in DOCUMENTS if "decisions" not in path.parts]
 MAKEFILE = (ROOT / "Makefile").read_text()
-FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
-INDENTED = re.compile(r"(?:^\n)((?: {4}\S[^\n]*\n)+)", re.MULTILINE)
 INLINE = re.compile(r"`((?:make|pagecage) [^`]+)`")
 PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
-
-
-def shown(text: str) -> Iterator[str]:
-    """Yield lines of a document's code blocks, without prompts, comments and continuations."""
-    for block in [*FENCED.findall(text), *INDENTED.findall(text)]:
-        for line in block.replace("\\\n", " ").splitlines():
-            yield line.strip().removeprefix("$ ")
 
 
 def commands(text: str) -> list[str]:
@@ -99,7 +89,7 @@ def _pagecage_complaint(words: list[str]) -> str | None:
 
 def test_the_documents_show_commands() -> None:
     assert len(ALL_COMMANDS) > 10
-    assert ("README.md", "make experiment NAME=constrained-random") in ALL_COMMANDS
+    assert any(line.startswith("make demo") for name, line in ALL_COMMANDS if name == "README.md")
     assert any(command.startswith("pagecage ") for _, command in ALL_COMMANDS)
 
 
@@ -156,6 +146,59 @@ def test_every_path_that_is_named_is_there(document: Path) -> None:
         if path.split("/")[0] not in made and not (ROOT / path).exists()
     ]
     assert gone == []
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", FENCED.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(FENCED.sub("", text))
+    }
+
+
+def dead_links(document: Path, text: str) -> list[str]:
+    """Return the relative links of a document whose file or heading does not exist."""
+    dead = []
+    for target in LINK.findall(without_code(text)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        is_page = file.suffix == ".md" and file.is_file()
+        if not file.exists() or (anchor and is_page and anchor not in anchors(file.read_text())):
+            dead.append(target)
+    return dead
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(document: Path) -> None:
+    assert dead_links(document, document.read_text()) == []
+
+
+def test_a_dead_link_is_seen() -> None:
+    page = ROOT / "docs/GATES.md"
+    text = "[a](FORMAT.md#plan.json) [b](GLOSSARY.md) `[c](gone.md)` [d](gone.md) [e](#history)"
+    assert dead_links(page, text) == ["FORMAT.md#plan.json", "gone.md", "#history"]
+    assert dead_links(page, "[f](FORMAT.md#planjson) [g](#a-history) ![h](gallery/site.png)") == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    named = {target.partition("#")[0] for target in LINK.findall(index)}
+    assert pages - named == set()
+
+
+def test_the_first_page_fits_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 def table(heading: str) -> dict[str, str]:

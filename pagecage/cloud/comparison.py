@@ -254,7 +254,7 @@ def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> It
         bounds = (row.latency.least[0], row.latency.greatest[0], origin)
         groups.setdefault(bounds, []).append(row.kind.name)
     if all(least == greatest for least, greatest, _ in groups):
-        yield f"A request takes {next(iter(groups))[0] * 1e6:.0f} us, as --latency-us says."
+        yield f"A request takes {next(iter(groups))[0] * 1e6:.0f} us, as --latency says."
         return
     parts = [
         f"{least * 1e3:.2g} to {greatest * 1e3:.2g} ms {origin} ({', '.join(names)})"
@@ -263,7 +263,7 @@ def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> It
     yield f"A read takes {'; '.join(parts)}."
     yield (
         "The expected time takes the measured mean, or else the latency of the run as far as it is"
-        " within these bounds. --latency-us replaces them."
+        " within these bounds. --latency replaces them."
     )
 
 
