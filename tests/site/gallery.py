@@ -32,7 +32,7 @@ REPORTS = {
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
 NOTEBOOK = "notebooks/constrained-random.html"
-NOTEBOOK_PARTS = {"What the limit costs": 640, "Why": 900}
+NOTEBOOK_PARTS = {"What the limit costs": 430, "Why": 1010}
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
