@@ -17,6 +17,7 @@ from typing import Any
 
 from pagecage.bundle.redact import Redactor, names_in
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.json_codec import from_line
 from pagecage.model.record import read_records, sealed_line
 from pagecage.model.record_sections import Row
 from pagecage.model.run_files import Document, plan_sha256
@@ -135,6 +136,7 @@ def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run)
+    left_out += _left_out_before(run)
     redactions: list[dict[str, object]] = []
     kept: dict[str, int] = {}
     if redacted:
@@ -207,6 +209,18 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
     if missing := [name for name in REQUIRED if name not in found]:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
     return found, left_out
+
+
+def _left_out_before(run: Path) -> list[dict[str, str]]:
+    """Return what the bundle that the run came from had left out; nothing for another run.
+
+    Without it the next bundle would lack these traces like removed evidence.
+    """
+    try:
+        entries = from_line((run / MANIFEST).read_bytes())["left_out"]
+        return [{"path": str(one["path"]), "why": str(one["why"])} for one in entries]
+    except UNREADABLE:
+        return []
 
 
 def _decode(data: bytes) -> str | None:

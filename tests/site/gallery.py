@@ -32,7 +32,7 @@ REPORTS = {
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
 NOTEBOOK = "notebooks/constrained-random.html"
-NOTEBOOK_PARTS = {"What the limit costs": 640, "Why": 900}
+NOTEBOOK_PARTS = {"What the limit costs": 430, "Why": 1010}
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
@@ -64,7 +64,7 @@ def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
         found = {name: site / "runs" / name / "report.html" for name in REPORTS}
         return [
             taken(page, site / "index.html", out / "site.png", {TITLE: 1000}),
-            taken(page, site / NOTEBOOK, out / "notebook.png", NOTEBOOK_PARTS),
+            taken(page, site / NOTEBOOK, out / "notebook.png", NOTEBOOK_PARTS, left=370),
             *(
                 taken(page, report, out / f"{name}-report.png", REPORTS[name])
                 for name, report in found.items()
@@ -86,20 +86,26 @@ def opened() -> Iterator[Page]:
         browser.close()
 
 
-def taken(page: Page, source: Path, target: Path, heights: Mapping[str, int]) -> Path:
-    """Take a picture of parts of a page, each from its heading on; return its path."""
+def taken(
+    page: Page, source: Path, target: Path, heights: Mapping[str, int], left: int = 0
+) -> Path:
+    """Take a picture of parts of a page, each from its heading on; return its path.
+
+    `left` pixels of the page are cut off.
+    """
     page.goto(source.resolve().as_uri(), wait_until="networkidle")
-    parts = [Image.open(BytesIO(_part(page, *part))) for part in heights.items()]
-    whole = Image.new("RGB", (WIDTH, sum(part.height for part in parts)))
+    parts = [Image.open(BytesIO(_part(page, *part, left))) for part in heights.items()]
+    whole = Image.new("RGB", (WIDTH - left, sum(part.height for part in parts)))
     for number, part in enumerate(parts):
         whole.paste(part, (0, sum(above.height for above in parts[:number])))
     whole.save(target, optimize=True)
     return target
 
 
-def _part(page: Page, heading: str, height: int) -> bytes:
+def _part(page: Page, heading: str, height: int, left: int) -> bytes:
     where = page.locator("h2", has_text=heading).first.bounding_box() if heading != TITLE else None
-    clip = FloatRect(x=0, y=max(0, where["y"] - 20) if where else 0, width=WIDTH, height=height)
+    top = max(0, where["y"] - 20) if where else 0
+    clip = FloatRect(x=left, y=top, width=WIDTH - left, height=height)
     return page.screenshot(full_page=True, clip=clip)
 
 

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from analysis.data.load import load_run
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS
 from pagecage.bundle.unpack import unpack
@@ -124,6 +125,18 @@ def test_a_site_tells_neither_where_nor_by_whom(run, tmp_path):
         assert [secret for secret in SECRETS if secret.encode() in data] == [], path
 
 
+def test_a_bundle_of_a_bundle_names_what_the_first_left_out(tmp_path):
+    first = ROOT / "docs/runs/20261124T093802Z-constrained-sequential-local.pagecage.zip"
+    unpack(first, tmp_path / "got")
+    manifest = pack(tmp_path / "got", tmp_path / "again.zip")
+    unpack(tmp_path / "again.zip", tmp_path / "there")
+    before, after = (load_run(tmp_path / name) for name in ("got", "there"))
+    assert len(manifest["left_out"]) == 18
+    included = [trial.is_included for trial in before.trials]
+    assert sum(included) > 10
+    assert [trial.is_included for trial in after.trials] == included
+
+
 REAL = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 """A run of a guest, packed when bundles had version 1: what was given away must stay readable."""
 
@@ -137,7 +150,7 @@ def test_a_real_run_that_was_given_away_is_read_and_goes_on_unchanged(tmp_path, 
     assert {
         key: contents(tmp_path / "again.zip")[key] for key in ("plan.json", "records.jsonl")
     } == {key: contents(REAL)[key] for key in ("plan.json", "records.jsonl")}
-    assert manifest["left_out"] == []
+    assert manifest["left_out"] == json.loads(contents(REAL)["bundle.json"])["left_out"]
     data = json.loads(before)
     cells = {tuple(cell["treatment"].values()): cell["summary"]["middle"] for cell in data["cells"]}
     assert cells["uncaged", "random"] == pytest.approx(1.702569015)
