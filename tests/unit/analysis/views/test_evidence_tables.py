@@ -101,7 +101,8 @@ def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(run, t
 
     table = main_table(load_run(build_run(tmp_path / "run", fails)))
     assert "n 2" in table.rows[2][2].detail
-    assert "n 3" in table.rows[5][3].detail
+    assert "n 3" not in table.rows[5][3].detail
+    assert "below, the range of 3 trials unless noted" in table.caption
 
 
 def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
