@@ -174,3 +174,15 @@ def kill_runs(
         wrong = wrong or bool(killed.wrong)
         write_results(path, stored, stored["runs"])
     return int(wrong)
+
+
+def repeat_run(path: Path, number: int, kill_run: Callable[[int], KilledRun]) -> int:
+    """Repeat a stored run; keep what was wrong with it before. Returns 1 if it is wrong again."""
+    stored = read_results(path)
+    [place] = [n for n, one in enumerate(stored["runs"]) if one["number"] == number]
+    before = stored["runs"][place]
+    killed = kill_run(number)
+    again = {**asdict(killed), "code": code_of(path.name), "wrong_before": before["wrong"]}
+    stored["runs"][place] = again
+    write_results(path, stored, stored["runs"])
+    return int(bool(killed.wrong))

@@ -42,6 +42,8 @@ def kills_section(results: Path) -> Iterator[str]:
     yield markdown_table(_HEAD, rows)
     yield from _unstored(results)
     for run in runs:
+        for one in run.get("wrong_before", ()):
+            yield f"- run {run['number']} was repeated, because of this before: {one}\n"
         yield from (f"- **still wrong**, run {run['number']}: {one}\n" for one in run["wrong"])
 
 

@@ -15,8 +15,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from reliability.campaign import arguments, folder_on_disk, kill_runs, run_isolated
-from reliability.local_kills.killer import VARIANTS, kill_run, make_project, own_disk, run_unharmed
+from reliability.campaign import arguments, folder_on_disk, kill_runs, repeat_run, run_isolated
+from reliability.local_kills.killer import (
+    VARIANTS,
+    KilledLocally,
+    kill_run,
+    make_project,
+    own_disk,
+    run_unharmed,
+)
 
 SEED = 20261124
 
@@ -26,6 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = arguments("local_kills", isolated=True)
     parser.add_argument("--seconds", type=float, default=1800.0)
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, help="repeat the stored run of this number alone")
     asked = parser.parse_args(words)
     if not asked.inside:
         return run_isolated("local_kills", words)
@@ -35,13 +43,14 @@ def main(words: Sequence[str] | None = None) -> int:
         make_project(folder)
         until = time.monotonic() + asked.seconds
         unharmed = {variant: run_unharmed(folder, variant) for variant in VARIANTS}
-        return kill_runs(
-            asked.results / "local-kills.json",
-            SEED,
-            lambda number: kill_run(number, SEED, folder, unharmed),
-            until,
-            asked.kills,
-        )
+        path = asked.results / "local-kills.json"
+
+        def kill(number: int) -> KilledLocally:
+            return kill_run(number, SEED, folder, unharmed)
+
+        if asked.repeat:
+            return repeat_run(path, asked.repeat, kill)
+        return kill_runs(path, SEED, kill, until, asked.kills)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ def state(folder: Path) -> State:
     return Counter(
         (
             *guest_state.processes(),
-            *(line for line in guest_state.mounts() if str(folder) in line or "shm" in line),
+            # Loop devices are those of the whole machine, also of other campaigns in /dev/shm.
+            *(line for line in guest_state.mounts() if str(folder) in line or str(SPOOL) in line),
             *(line for line in guest_state.cgroups() if own_groups in line),
             *(f"{name} {(queue / name).read_text()}" for name in ("read_ahead_kb", "scheduler")),
             *(f"file {path.relative_to(place)}" for path in place.rglob("*")),

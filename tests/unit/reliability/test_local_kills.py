@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
+from reliability.campaign import repeat_run
 from reliability.guest_kills.killer import Kill
 from reliability.guest_kills.section import killed, kills_section
 from reliability.local_kills.killer import SPOOL, KilledLocally, data_dir, own_disk, state
@@ -56,3 +57,15 @@ def test_the_page_counts_kills_misses_and_consequences(tmp_path: Path) -> None:
     assert "| all | 3 | 1 | 2 | 3 |" in text
     assert killed(tmp_path) == (3, 1)
     assert "- **still wrong**, run 2: a cgroup is left" in text
+
+
+def test_a_run_that_is_repeated_keeps_what_was_wrong_before(tmp_path: Path) -> None:
+    path, kill = tmp_path / "local-kills.json", Kill("agent", 0.5, 2)
+    first = KilledLocally(7, "killable-io", (kill,), 0, 3, -9, 0, 20.0, ("a loop is left",))
+    stored = {"seed": 5, "tries": 1, "runs": [{**asdict(first), "code": "abc"}]}
+    path.write_text(json.dumps(stored))
+    assert repeat_run(path, 7, lambda number: replace(first, number=number, wrong=())) == 0
+    text = "\n".join(kills_section(tmp_path))
+    assert "**0 of 1 runs had a consequence" in text
+    assert "- run 7 was repeated, because of this before: a loop is left" in text
+    assert repeat_run(path, 7, lambda number: first) == 1
