@@ -20,12 +20,12 @@ from pydantic import (
 
 from pagecage.definitions.fields import (
     BandwidthBucket,
+    CheckedBy,
     Citation,
     Count,
     ExactBytes,
     ExactCount,
     IopsBucket,
-    ReadBy,
     SizeBytes,
     StrictTable,
 )
@@ -145,7 +145,7 @@ class LatencyQuantilesTable(StrictTable):
         return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
-Latency = Annotated[LatencyQuantiles, ReadBy(LatencyQuantilesTable)]
+Latency = Annotated[LatencyQuantiles, CheckedBy(LatencyQuantilesTable)]
 
 
 class RestoreTable(StrictTable):
@@ -198,12 +198,12 @@ class SimulationTable(StrictTable):
     Without `limits`, the I/O properties of the cage are the volume's limits.
     """
 
-    limits: list[Annotated[LayerLimit, ReadBy(LayerLimitTable)]] = []
+    limits: list[Annotated[LayerLimit, CheckedBy(LayerLimitTable)]] = []
     read_latency: list[Latency] = []
     write_latency: list[Latency] = []
-    restore: Annotated[SnapshotRestore, ReadBy(RestoreTable)] | None = None
+    restore: Annotated[SnapshotRestore, CheckedBy(RestoreTable)] | None = None
     events: Annotated[
-        list[Annotated[VolumeEvent, ReadBy(VolumeEventTable)]], Field(max_length=256)
+        list[Annotated[VolumeEvent, CheckedBy(VolumeEventTable)]], Field(max_length=256)
     ] = []
 
     @model_validator(mode="after")
@@ -272,8 +272,8 @@ class BurstTable(StrictTable):
     """Burst credits above the limits; `start` is their fill level when a trial begins."""
 
     start: Literal["full", "half", "drained"] = "full"
-    iops: Annotated[CreditBucket, ReadBy(IopsBucket)] | None = None
-    bandwidth: Annotated[CreditBucket, ReadBy(BandwidthBucket)] | None = None
+    iops: Annotated[CreditBucket, CheckedBy(IopsBucket)] | None = None
+    bandwidth: Annotated[CreditBucket, CheckedBy(BandwidthBucket)] | None = None
 
     @model_validator(mode="after")
     def _not_empty(self) -> BurstTable:
@@ -306,11 +306,11 @@ class DiskTable(StrictTable):
     IOReadIOPSMax: Count | None = None
     IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
     IOWriteIOPSMax: Count | None = None
-    volume: Annotated[CloudVolume, ReadBy(VolumeTable)] | None = None
-    burst: Annotated[BurstCredits, ReadBy(BurstTable)] | None = None
-    accounting: Annotated[IoAccounting, ReadBy(AccountingTable)] | None = None
-    latency: Annotated[LatencyFloor, ReadBy(LatencyTable)] | None = None
-    simulation: Annotated[VolumeSimulation, ReadBy(SimulationTable)] | None = None
+    volume: Annotated[CloudVolume, CheckedBy(VolumeTable)] | None = None
+    burst: Annotated[BurstCredits, CheckedBy(BurstTable)] | None = None
+    accounting: Annotated[IoAccounting, CheckedBy(AccountingTable)] | None = None
+    latency: Annotated[LatencyFloor, CheckedBy(LatencyTable)] | None = None
+    simulation: Annotated[VolumeSimulation, CheckedBy(SimulationTable)] | None = None
 
     @model_validator(mode="after")
     def _check_bursts(self) -> Self:

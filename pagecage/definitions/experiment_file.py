@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.custom_tables import BpftraceTable, Collectors, check_collectors
-from pagecage.definitions.fields import Citation, ReadBy, StrictTable, Words
+from pagecage.definitions.fields import CheckedBy, Citation, StrictTable, Words
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
@@ -48,8 +48,8 @@ class ExperimentFile(StrictTable):
         description="packages of the distribution that the programs need: Debian's names, or a"
         " table where other distributions have other names",
     )
-    workload: Annotated[Workload, ReadBy(WorkloadTable)]
-    data: Annotated[TrialData, ReadBy(DataTable)] | None = None
+    workload: Annotated[Workload, CheckedBy(WorkloadTable)]
+    data: Annotated[TrialData, CheckedBy(DataTable)] | None = None
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
@@ -62,7 +62,7 @@ class ExperimentFile(StrictTable):
         [],
         description="parts of the report: files beside this one in jupytext's percent format",
     )
-    conditions: Annotated[tuple[Condition, ...], ReadBy(list[Condition], tuple)] = Field(
+    conditions: Annotated[tuple[Condition, ...], CheckedBy(list[Condition], tuple)] = Field(
         (),
         description="conditions of each trial besides its cache: cold-metadata drops directory"
         " entries and inodes, fresh-home gives a command an empty home, same-output excludes"
@@ -77,7 +77,7 @@ class ExperimentFile(StrictTable):
     )
     factors: dict[str, Words]
     levels: dict[str, dict[str, LevelTable]] = {}
-    exclude: Annotated[tuple[dict[str, str], ...], ReadBy(list[dict[str, str]], tuple)] = ()
+    exclude: Annotated[tuple[dict[str, str], ...], CheckedBy(list[dict[str, str]], tuple)] = ()
     identical: list[dict[str, list[str]]] = Field(
         [],
         description="levels of a factor that do the same: their treatments are A/A pairs, whose"

@@ -50,7 +50,7 @@ Tables = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ReadBy:
+class CheckedBy:
     """Marks a field of the model that the file states as a `table`, from which `make` makes it.
 
     By default the table's method `to_model` does, or the fields stand in the order of its keys.
@@ -70,7 +70,7 @@ class ReadBy:
         )
 
 
-Words = Annotated[tuple[str, ...], ReadBy(list[str], tuple)]
+Words = Annotated[tuple[str, ...], CheckedBy(list[str], tuple)]
 
 
 class StrictTable(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_file import DatasetFraction
-from pagecage.definitions.fields import ReadBy, SizeBytes, StrictTable, Words
+from pagecage.definitions.fields import CheckedBy, SizeBytes, StrictTable, Words
 from pagecage.model.cage import Enforcer
 from pagecage.model.services import NAME, OWN_RESPONSES, MetricPattern, ServiceSpec, wrong_pattern
 from pagecage.model.trial import CommandSpec, DriverName, SetupStep, TrialData, Workload
@@ -340,8 +340,8 @@ class LevelTable(StrictTable):
     cache: CacheState | None = None
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None
-    workload: Annotated[Workload, ReadBy(WorkloadTable)] | None = None
-    before: Annotated[SetupStep, ReadBy(SetupStepTable)] | None = None
+    workload: Annotated[Workload, CheckedBy(WorkloadTable)] | None = None
+    before: Annotated[SetupStep, CheckedBy(SetupStepTable)] | None = None
     storage: Storage | None = Field(
         default=None,
         description="`data` is the disk of the data directory; the others are made for the trial",

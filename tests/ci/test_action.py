@@ -122,7 +122,9 @@ def test_a_decided_gate_has_a_table_and_a_chart_in_the_summary(
     """The steps after the run, with the figures of made runs."""
     build_run(tmp_path / "a", times(1, 1), repeats=8)
     build_run(tmp_path / "b", times(times_as_many, 3), repeats=8, run_id="b")
-    assert called(["compare", str(tmp_path / "a"), "--save-baseline", str(tmp_path / "a.json")]) == 0
+    assert (
+        called(["compare", str(tmp_path / "a"), "--save-baseline", str(tmp_path / "a.json")]) == 0
+    )
     render(tmp_path / "b")
     inputs = {
         "experiment": "constrained-random",

@@ -328,7 +328,9 @@ def test_a_gate_in_a_project_on_a_clean_debian(newcomer: Newcomer) -> None:
     )
     assert made.ok, printed(made)
     (folder / "read.py").write_text(READER.format(mib=40))
-    kept = newcomer.run(f"cd ~/own && pagecage run mine && pagecage compare mine --save-baseline mine.json {BUSY}")
+    kept = newcomer.run(
+        f"cd ~/own && pagecage run mine && pagecage compare mine --save-baseline mine.json {BUSY}"
+    )
     assert kept.ok, printed(kept)
     first = json.loads(new.run("cat ~/own/runs/latest-mine/plan.json").stdout)["run_id"]
 

@@ -65,7 +65,9 @@ def test_docker_runs_it_for_any_user_without_a_network(host: VmHost, loaded: str
     examined = shell(host, f"{docker} doctor")
     assert examined.status in (0, 3), examined.stderr
     assert "Traceback" not in examined.stdout + examined.stderr
-    measured = shell(host, f"{docker} run smoke --host local --dataset smoke --treatment cage=uncaged")
+    measured = shell(
+        host, f"{docker} run smoke --host local --dataset smoke --treatment cage=uncaged"
+    )
     assert measured.ok, measured.stderr
     records = shell(host, f"cat {loaded}/latest-smoke/records.jsonl").stdout.splitlines()
     assert {json.loads(line)["outcome"] for line in records} == {"ok"}
@@ -80,7 +82,7 @@ def test_a_privileged_container_holds_limits_in_its_own_cgroup_namespace(
         "docker run --rm --network none --privileged --cgroupns private --user 0:0"
         f" -v {Path(loaded).parent}:/data -e PAGECAGE_RUNS=/data/root-runs --entrypoint sh {IMAGE}"
     )
-    smoke = "pagecage run smoke --host local --size smoke --data-dir /data/held"
+    smoke = "pagecage run smoke --host local --dataset smoke --data-dir /data/held"
     run_smoke = f"mkdir -p /data/root-runs; {smoke}"
     refused = shell(host, f"{docker} -ec '{run_smoke}'")
     assert refused.status == 3
