@@ -27,8 +27,8 @@ WIDTH = 1280
 TITLE = "the title"
 REPORTS = {
     "async-hazard": {"Latency distribution": 700},
-    "constrained-random": {TITLE: 480, "Results": 560},
-    "postgres-gp3": {TITLE: 480, "Diagnosis": 600},
+    "constrained-random": {TITLE: 420, "Results": 590},
+    "postgres-gp3": {TITLE: 400, "Diagnosis": 600},
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
 NOTEBOOK = "notebooks/constrained-random.html"

@@ -144,3 +144,8 @@ def luminance(colour: str) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_styles_of_a_notebooks_frames_leave_the_tables_of_a_report_alone() -> None:
+    sheet = (ROOT / "analysis/templates/offline/page.css").read_text()
+    assert sheet.count("table.dataframe") == sheet.count("table.dataframe:not(.pagecage)") > 0
