@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from analysis.data.load import bundled_runs
 from analysis.volumes import read_checks
 from pagecage.bundle.pack import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
+from pagecage.process import run
 from reliability.campaign import PAGE as TRUST
 from reliability.page import page as trust_page
 from tests.builders.command_line import called
@@ -50,6 +52,13 @@ def test_the_fidelity_page_is_that_of_the_stored_checks(
     """`pagecage articles fidelity --markdown > docs/FIDELITY.md` generates it again."""
     assert called(["articles", "fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
+
+
+def test_the_tables_of_replays_are_those_of_the_stored_runs(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    shutil.copy(ROOT / "docs/REPLAYS.md", page)
+    run([sys.executable, ROOT / "tools/fill-replays", page], timeout_seconds=120)
+    assert page.read_text() == (ROOT / "docs/REPLAYS.md").read_text()
 
 
 def test_every_check_names_its_commit() -> None:
