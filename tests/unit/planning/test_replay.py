@@ -386,7 +386,7 @@ def test_a_sweep_shows_the_metric(
     assert sweep is not None
     assert sweep.response == "tps"
     assert [point.measured for point in sweep.points] == [*figures]
-    assert sweep_rows(sweep)[0]["measured"] == "500"
+    assert sweep_rows(sweep)[0]["measured"] == "500 tps"
     assert sweep.points[1].predicted == pytest.approx(2 * figures[0], rel=0.05)
     assert sweep_sentences(sweep)[0].startswith(says)
 
