@@ -112,7 +112,7 @@ READERS = {
     "bundle": lambda runs: ["export", runs / "damaged", "--out", runs / "b.zip"],
     "render": lambda runs: ["import", runs / f"bundles/damaged{SUFFIX}", "--out", runs / "out"],
     "claims": lambda runs: ["articles", "claims", "--runs", runs],
-    "claims of bundles": lambda runs: ["claims", "--bundles", runs / "bundles"],
+    "claims of bundles": lambda runs: ["articles", "claims", "--bundles", runs / "bundles"],
     "answers": lambda runs: ["articles", "answers", "--runs", runs],
     "publish": lambda runs: ["publish", runs / "damaged", "--out", runs / "site"],
 }
