@@ -83,7 +83,7 @@ def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
     whole = len(list(read_records(folder / "records.jsonl")))
     (folder / "records.jsonl").write_bytes(data[:-200])
     assert len(list(read_records(folder / "records.jsonl"))) == whole - 1
-    assert called(["show", str(folder)]) == 0
+    assert called(["show", str(folder), "-v"]) == 0
     assert "35 included, 1 not" in capsys.readouterr().out
 
 
@@ -107,13 +107,13 @@ READERS = {
     "compare": lambda runs: ["compare", runs / "damaged", runs / "whole"],
     "compare the second": lambda runs: ["compare", runs / "whole", runs / "damaged"],
     "history": lambda runs: ["history", runs / "whole", runs / "damaged"],
-    "baseline": lambda runs: ["baseline", "save", runs / "damaged", "--out", runs / "b.json"],
+    "baseline": lambda runs: ["compare", runs / "damaged", "--save-baseline", runs / "b.json"],
     "predict": lambda runs: ["predict", runs / "damaged"],
-    "bundle": lambda runs: ["bundle", runs / "damaged", "--out", runs / "b.zip"],
-    "render": lambda runs: ["render", runs / f"bundles/damaged{SUFFIX}", "--out", runs / "out"],
-    "claims": lambda runs: ["claims", "--runs", runs],
-    "claims of bundles": lambda runs: ["claims", "--bundles", runs / "bundles"],
-    "answers": lambda runs: ["answers", "--runs", runs],
+    "bundle": lambda runs: ["export", runs / "damaged", "--out", runs / "b.zip"],
+    "render": lambda runs: ["import", runs / f"bundles/damaged{SUFFIX}", "--out", runs / "out"],
+    "claims": lambda runs: ["articles", "claims", "--runs", runs],
+    "claims of bundles": lambda runs: ["articles", "claims", "--bundles", runs / "bundles"],
+    "answers": lambda runs: ["articles", "answers", "--runs", runs],
     "publish": lambda runs: ["publish", runs / "damaged", "--out", runs / "site"],
 }
 """Every verb that reads a run, by its words."""
