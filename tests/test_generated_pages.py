@@ -127,22 +127,22 @@ def test_a_page_of_no_bundle_has_every_row_and_no_run(
 def test_one_bundle_is_read_without_being_unpacked_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [bundle] = BUNDLES.glob(f"*-residency-map-vm{SUFFIX}")
+    [bundle] = BUNDLES.glob(f"*-random-order-vm{SUFFIX}")
     shutil.copy(bundle, tmp_path)
     text = page("claims", tmp_path, capsys)
     name = bundle.name.removesuffix(SUFFIX)
     assert "from 1 run." in text
-    assert f"| residency-map | {name} | smoke | emulated guest |" in text
+    assert f"| random-order | {name} | smoke | emulated guest |" in text
     assert [path.name for path in tmp_path.iterdir()] == [bundle.name]
 
 
 def test_another_machines_bundle_is_shown_next_to_the_stored_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [own] = BUNDLES.glob(f"*-residency-map-vm{SUFFIX}")
+    [own] = BUNDLES.glob(f"*-random-order-vm{SUFFIX}")
     [theirs] = BUNDLES.glob(f"*-cgroup-ownership-local{SUFFIX}")
     shutil.copy(own, tmp_path)
-    arguments = ["claims", "--bundles", str(tmp_path), "--from", str(theirs)]
+    arguments = ["articles", "claims", "--bundles", str(tmp_path), "--from", str(theirs)]
     assert called([*arguments, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     [other] = data["others"]
