@@ -19,7 +19,7 @@ from analysis.articles.findings import as_json as answers_json
 from analysis.articles.findings import open_questions
 from analysis.articles.pages import answers_report, fidelity_page, scorecard_page
 from analysis.articles.ratios import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
-from analysis.articles.scorecard import newest_runs, read_deviations
+from analysis.articles.scorecard import newest_runs, read_deviations, require_tested
 from analysis.articles.tables import scorecard_report
 from analysis.comparison import (
     Comparison,
@@ -41,6 +41,7 @@ from analysis.views import comparison, run
 from analysis.volumes import read_checks
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_HOST, EXIT_OK, PagecageError
+from pagecage.model.published_figures import read_rows
 from pagecage.report.model import Report, to_markdown
 from pagecage.report.terminal import terminal_text
 
@@ -224,6 +225,7 @@ def scorecard(
     others: Sequence[Path] = (),
 ) -> str:
     """Return the published figures with the results of stored runs, and of others' bundles."""
+    require_tested(read_rows(TOP / "experiments"), experiment)
     deviations = read_deviations(bundles) if bundles else ()
     report_of: Callable[[HostedScorecard], Report] = (
         partial(scorecard_page, deviations=deviations) if form == "markdown" else scorecard_report
@@ -258,5 +260,4 @@ def publish(runs: Path, bundles: Path | None, named: Sequence[Path], out: Path) 
     from analysis import site
 
     deviations = read_deviations(bundles) if bundles else ()
-    with _stored_runs(runs, bundles) as stored:
-        site.publish(TOP, stored, named, out, deviations)
+    site.publish(TOP, _stored_runs(runs, bundles), named, out, deviations)

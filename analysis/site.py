@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from html import escape, unescape
 from pathlib import Path
@@ -308,23 +308,24 @@ _OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
 
 def publish(
     top: Path,
-    stored: Sequence[Run],
+    read_stored: AbstractContextManager[Sequence[Run]],
     named: Sequence[Path],
     out: Path,
     deviations: Sequence[Deviation] = (),
 ) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    Each run is redacted first. `deviations` are causes of figures that do not hold on the stored
-    runs. An existing site is replaced at the end. Raises PagecageError if there is no run to show,
-    if `out` holds something other than a site, or if Sphinx fails.
+    The stored runs are read after `named` and `out` were found good. Each run is redacted first.
+    `deviations` are causes of figures that do not hold on the stored runs. An existing site is
+    replaced at the end. Raises PagecageError if there is no run to show, if `out` holds something
+    other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
     if out.exists() and not out.is_dir():
         raise PagecageError(f"{out} is not a folder", "name another with --out")
     if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
         raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
-    runs = _runs_to_publish(run_by_experiment(stored), named)
+    chosen = _by_experiment(named)
     with ExitStack() as stack:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -332,6 +333,8 @@ def publish(
             scratch = stack.enter_context(scratch_folder(out.parent, "pagecage-site"))
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
+        stored = stack.enter_context(read_stored)
+        runs = _in_order(chosen or run_by_experiment(stored))
         given = {_id(run): run for run in (*stored, *runs.values())}
         (bundles := scratch / "bundles").mkdir()
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
@@ -357,13 +360,13 @@ def _build(source: Path, made: Path) -> None:
         raise PagecageError(message, "pagecage show NAME --html", EXIT_FAILED)
 
 
-def _runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
-    """Return runs by experiment, sorted by name; runs at smoke size, which show little, come last.
+def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
+    """Return runs by experiment.
 
-    Raises PagecageError if there is no run, if a folder is not a run, or if two runs are of one
-    experiment, because a site has one page for each.
+    Raises PagecageError if a folder is not a run, or if two runs are of one experiment, because a
+    site has one page for each.
     """
-    found: dict[str, Run] = {} if named else dict(newest)
+    found: dict[str, Run] = {}
     for run in map(load_run, named):
         name = run.plan["experiment"]
         if name in found:
@@ -371,9 +374,14 @@ def _runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[s
             message = f"{ids} are both runs of {name}, which has one page"
             raise PagecageError(message, "name one of them")
         found[name] = run
-    if not found:
+    return found
+
+
+def _in_order(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """Sort runs by name; runs at smoke size, which show little, come last."""
+    if not runs:
         raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
-    return dict(sorted(found.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
+    return dict(sorted(runs.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
 
 
 def _id(run: Run) -> str:

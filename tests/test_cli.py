@@ -59,7 +59,7 @@ def write(top: Path, **changes: str) -> None:
             'did you mean "pcread"?',
         ),
         (
-            '["uncaged", "smoke"] -> ["uncaged", "smok"]',
+            '"smoke" -> "smok"',
             "factors.cage: there is no cage 'smok'",
             '"smoke"',
         ),

@@ -285,7 +285,7 @@ A baseline has neither names nor paths.
     tests/unit/analysis/data/test_baseline.py::test_every_experiment_keeps_its_figures_and_no_names
 Values of environment variables are never recorded, only their names.
     tests/test_cli_image.py::test_a_value_of_a_variable_is_nowhere_in_the_plan
-    tests/unit/cli/test_container.py::test_a_recorded_command_only_names_variables
+    tests/unit/runner/test_container_settings.py::test_a_recorded_command_only_names_variables
     tests/order/test_image.py::test_the_values_of_variables_are_in_no_record_and_in_no_file_afterwards
 Those of `--env` are sent to the agent on its standard input.
     tests/order/test_image.py::test_the_values_of_variables_are_in_no_record_and_in_no_file_afterwards

@@ -149,11 +149,7 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     Raises PagecageError if no row belongs to the experiment `only`.
     """
     rows = read_rows(experiments)
-    if only is not None and not any(only in row.experiments for row in rows):
-        names = sorted({name for row in rows for name in row.experiments})
-        raise PagecageError(
-            f"no published figure belongs to {only!r}", f"one of {', '.join(names)}"
-        )
+    require_tested(rows, only)
     definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
     rules, scored = rules_of(definitions), []
     for row in rows:
@@ -262,6 +258,14 @@ _COPIED = (
     *("says", "published", "unit", "measured", "low", "high", "n", "verdict", "reason"),
     "counts_as",
 )
+
+
+def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> None:
+    """Raise PagecageError if an experiment is named to which no published figure belongs."""
+    if experiment is not None and not any(experiment in row.experiments for row in rows):
+        names = sorted({name for row in rows for name in row.experiments})
+        hint = f"one of {', '.join(names)}"
+        raise PagecageError(f"no published figure belongs to {experiment!r}", hint)
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:

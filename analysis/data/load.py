@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from array import array
@@ -389,7 +390,8 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
     """
     bundles: list[Path] = []
     for place in places:
-        if not place.exists() or not (place.is_dir() or place.name.endswith(SUFFIX)):
+        exists = os.path.exists(place)  # noqa: PTH110 - Path.exists() raises for a name that is too long
+        if not exists or not (place.is_dir() or place.name.endswith(SUFFIX)):
             hint = "pagecage export RUN --out FOLDER/FILE"
             raise PagecageError(f"{place} is not a folder or a bundle", hint)
         bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]

@@ -69,7 +69,7 @@ def claims(
         Print Markdown, as in docs/SCORECARD.md
     """
     folders, form = stored.folders(), OutputFormat(markdown=markdown, as_json=as_json).form()
-    foreign = [path.resolve() for path in others]  # analysing() changes the directory
+    foreign = [path.absolute() for path in others]  # analysing() changes the directory
     with analysing("claims"):
         from analysis import results
 

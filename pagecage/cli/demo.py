@@ -94,10 +94,12 @@ def _text_file(keep: bool) -> Iterator[Path]:
                     digits[n : n + _LINE_BYTES - 1] for n in range(0, len(digits), _LINE_BYTES)
                 ]
                 out.write("\n".join(["needle", *lines, ""]).encode())
+    is_kept = False
     try:
         yield Path(os.path.relpath(file))
+        is_kept = keep
     finally:
-        if keep:
+        if is_kept:
             notify(f"kept: {file}")
         else:
             file.unlink(missing_ok=True)

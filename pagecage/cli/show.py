@@ -143,7 +143,7 @@ def show(
         Parameter(metavar="NAME"),
     ] = None,
 ) -> int:
-    """Show a run's result, binding limit and table; with -v also verdicts, diagnosis and claims.
+    """Show a run's result and table; with -v also verdicts, diagnosis and claims.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ What only costs CPU is done once, and a small copy stands for Sphinx.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def _sphinx(argv: list[str | Path], **_: Any) -> Any:
 def _publish(root: Path, out: Path) -> int:
     from analysis.site import publish
 
-    publish(root, [replace(_DONE["run"], path=root / "runs/one")], (), out)
+    publish(root, nullcontext([replace(_DONE["run"], path=root / "runs/one")]), (), out)
     return 0
 
 

@@ -183,7 +183,7 @@ def test_the_reports_notebook_runs_in_the_users_own_jupyter(
     install = [installed.environment / "bin/pip", "install", "-q", "nbclient", "ipykernel"]
     run(install, timeout_seconds=600)
     shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home / "noted.pagecage.zip")
-    done = installed.pagecage("render", "noted.pagecage.zip", "--out", "noted")
+    done = installed.pagecage("import", "noted.pagecage.zip", "--out", "noted")
     assert done.status == 0, done.stderr
     (report,) = (installed.home / "noted").rglob("report.ipynb")
     frames = report.with_name("frames.ipynb")

@@ -9,6 +9,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class BrowserLog:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     run = build_run(folder / "runs" / "20260101T000000Z-constrained-random-vm")
-    publish(ROOT, [load_run(run)], [], folder / "site")
+    publish(ROOT, nullcontext([load_run(run)]), [], folder / "site")
     return folder / "site"
 
 
@@ -287,7 +288,7 @@ def test_a_runs_notebook_lies_beside_its_bundle_and_names_it(site: Path) -> None
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(PagecageError, match="not a pagecage site"):
-        publish(ROOT, [], [], tmp_path)
+        publish(ROOT, nullcontext([]), [], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -296,7 +297,7 @@ def test_a_failed_build_leaves_the_old_site(tmp_path: Path, site: Path) -> None:
     run = build_run(tmp_path / "runs" / "20260101T000000Z-constrained-random-vm")
     (run / "records.jsonl").write_text('{"record_version": 1, "trial_id"')
     with pytest.raises(PagecageError):
-        publish(ROOT, [], [run], old)
+        publish(ROOT, nullcontext([]), [run], old)
     assert (old / "index.html").read_bytes() == (site / "index.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
 
@@ -318,7 +319,7 @@ def tables_of(page: str) -> list[str]:
 
 def test_publishing_no_run_is_an_error_message(tmp_path: Path) -> None:
     with pytest.raises(PagecageError, match="no run to publish"):
-        publish(ROOT, [], [], tmp_path / "site")
+        publish(ROOT, nullcontext([]), [], tmp_path / "site")
 
 
 def test_a_link_out_of_the_site_becomes_text_and_one_within_it_stays() -> None:

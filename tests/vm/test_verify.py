@@ -50,7 +50,7 @@ def verified(host: VmHost, *words: str, seconds: int = 5) -> tuple[int, dict[str
     done = shell(
         host,
         f"python3 {host.spool_dir}/verify/pagecage-verify.pyz {' '.join(words)}"
-        f" --seconds {seconds} --json",
+        f" --time {seconds}s --json",
         check=False,
     )
     assert done.stdout, done.stderr
@@ -151,7 +151,7 @@ def states(found: dict[str, Any]) -> dict[str, str]:
 
 def page(host: VmHost, *words: str) -> str:
     program = f"{host.spool_dir}/verify/pagecage-verify.pyz"
-    done = run(host.command(["python3", program, *words, "--seconds", "2"]), check=False)
+    done = run(host.command(["python3", program, *words, "--time", "2s"]), check=False)
     print(done.stdout, done.stderr)
     return done.stdout
 
@@ -243,7 +243,7 @@ def own_unit(host: VmHost) -> Iterator[str]:
 @pytest.mark.long
 def test_a_unit_of_a_users_own_systemd(host: VmHost, own_unit: str) -> None:
     """Limits on I/O are in force where `io` is delegated to the user, as in this guest."""
-    program = f"python3 {host.spool_dir}/verify/pagecage-verify.pyz --seconds 0 --json"
+    program = f"python3 {host.spool_dir}/verify/pagecage-verify.pyz --time 0s --json"
     done = shell(host, f"{OWN} {program} --unit {own_unit} --user")
     assert states(json.loads(done.stdout)) == {"MemoryMax": "in_force", "IOReadIOPSMax": "in_force"}
     pid = shell(host, f"{OWN} systemctl --user show -P MainPID {own_unit}").stdout.strip()
