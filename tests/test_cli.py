@@ -59,7 +59,7 @@ def write(top: Path, **changes: str) -> None:
             'did you mean "pcread"?',
         ),
         (
-            '"smoke" -> "smok"',
+            '["uncaged", "smoke"] -> ["uncaged", "smoke", "smok"]',
             "factors.cage: there is no cage 'smok'",
             '"smoke"',
         ),

@@ -143,7 +143,9 @@ def show(
         Parameter(metavar="NAME"),
     ] = None,
 ) -> int:
-    """Show a run's result and table; with -v also verdicts, diagnosis and claims.
+    """Show a run's tables, verdicts and claims.
+
+    Without -v it is one screen: the result, the limit that was binding, and the table.
 
     Parameters
     ----------
