@@ -39,8 +39,7 @@ def typed() -> Iterator[Completed]:
 def _typed(top: Path) -> Completed:
     for folder in ("home", "work", "runs"):
         (top / folder).mkdir()
-    doctor = {"pagecage doctor": "pagecage doctor || [ $? -eq 3 ]"}  # it reports what is missing
-    script = [_PRIVATE_SPOOL, *(doctor.get(command, command) for command in COMMANDS)]
+    script = [_PRIVATE_SPOOL, *(_allowed(command) for command in COMMANDS)]
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -51,6 +50,12 @@ def _typed(top: Path) -> Completed:
     }
     argv = [*NAMESPACES, "sh", "-exc", "\n".join(script)]
     return run(argv, check=False, cwd=top / "work", env=env, timeout_seconds=600)
+
+
+def _allowed(command: str) -> str:
+    """Add the other exit status that a command may have: doctor finds gaps, a gate is undecided."""
+    other = 3 if command == "pagecage doctor" else 6 if "--fail-if" in command else 0
+    return f"{command} || [ $? -eq {other} ]" if other else command
 
 
 def test_the_page_has_commands() -> None:
@@ -71,3 +76,12 @@ def test_each_step_finds_its_limit(typed: Completed) -> None:
     assert "20 MB/s" in out
     assert "customer-tenth" in out
     assert "IOReadIOPSMax" in out
+
+
+@pytest.mark.limits
+@pytest.mark.slow
+def test_a_gate_is_undecided_only_without_valid_trials(typed: Completed) -> None:
+    """Other tests run at the same time, so that trials may be excluded; the page says what 6 is."""
+    out = " ".join(typed.stdout.split())
+    assert "passed device_read_bytes > +5%" in out
+    assert "undecided" not in out or "excluded in B" in out
