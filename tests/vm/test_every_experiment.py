@@ -67,7 +67,7 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
         name,
         "--host",
         "vm",
-        "--size",
+        "--dataset",
         "smoke",
     ]
     done = run(
