@@ -321,10 +321,7 @@ def publish(
     other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
-    if out.exists() and not out.is_dir():
-        raise PagecageError(f"{out} is not a folder", "name another with --out")
-    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
-        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
+    _require_replaceable(out, hint)
     chosen = _by_experiment(named)
     with ExitStack() as stack:
         try:
@@ -349,6 +346,13 @@ def publish(
         made.rename(out)
         sync_folder(out.parent)
     return out / "index.html"
+
+
+def _require_replaceable(out: Path, hint: str) -> None:
+    if out.exists() and not out.is_dir():
+        raise PagecageError(f"{out} is not a folder", "name another with --out")
+    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
+        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
 
 
 def _build(source: Path, made: Path) -> None:

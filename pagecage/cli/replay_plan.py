@@ -262,8 +262,8 @@ def plan_for(
         files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
         restored = copied_data(options.writes, uploads := files + program, host)
         directory = _working_directory(host, place, uploads, restored)
-        note = _require_programs([argv[0], *loaders], host, uploads)
         check_cold(options.cold, host, uploads, notify)
+        _require_programs([argv[0], *loaders], host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
             argv,
@@ -277,10 +277,7 @@ def plan_for(
             service and replace(service, load=translate_command(service.load, files, directory)),
             service.load if service else (),
         )
-        plan = make_replay_plan(replay, uploads, options, host, command, known, notify)
-        if note:
-            notify(note)
-        return plan
+        return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
     return _noted(*plan_on_host(options, make, notify), notify)
 
@@ -349,12 +346,8 @@ def _files(
 
 
 def _require_programs(
-    programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]
-) -> str:
-    """Return a note on programs that the guest must have.
-
-    Raises PagecageError if this machine runs one that it lacks.
-    """
+    programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...], notify: Notify
+) -> None:
     for program in programs if host.name == "local" and not uploads else ():
         if shutil.which(program) is None:
             raise no_program(program)
@@ -364,14 +357,13 @@ def _require_programs(
         for program in dict.fromkeys(programs if host.name == "vm" else ())
         if program not in copied and path_on_host(program, uploads, "") is None
     ]
-    if not of_guest:
-        return ""
-    user = os.environ.get("PAGECAGE_VM_USER", "root")
-    other = "" if user != "root" else "; PAGECAGE_VM_USER=bench for an ordinary user"
-    return (
-        f"note: {' and '.join(of_guest)} must be installed in the guest, and runs there as"
-        f" {user} (--copy-program copies this machine's{other})"
-    )
+    if of_guest:
+        user = os.environ.get("PAGECAGE_VM_USER", "root")
+        other = "" if user != "root" else "; PAGECAGE_VM_USER=bench for an ordinary user"
+        notify(
+            f"note: {' and '.join(of_guest)} must be installed in the guest, and runs there as"
+            f" {user} (--copy-program copies this machine's{other})"
+        )
 
 
 def _working_directory(

@@ -145,8 +145,6 @@ def show(
 ) -> int:
     """Show a run's tables, verdicts and claims.
 
-    Without -v it is one screen: the result, the limit that was binding, and the table.
-
     Parameters
     ----------
     name
