@@ -286,6 +286,11 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
     )
 
 
+def main_cells(run: Run) -> list[TreatmentCell]:
+    """Return the cells of a run's main response, in the order of its treatments."""
+    return [make_cell(run, treatment, run.response) for treatment in treatments(run)]
+
+
 _COUNTS = ("killed", "excluded", "unanswered")
 _FLAGS = ("is_extrapolated", "is_all_excluded")
 

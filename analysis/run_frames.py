@@ -182,7 +182,7 @@ _FIGURES = ("median", "low", "high")
 
 
 def bundles_of(folder: Path, experiments: Collection[str]) -> list[Path]:
-    """Return the bundles in a folder, without those whose name tells of another experiment.
+    """Return the bundles in a folder, without the ones named after another experiment.
 
     Raises PagecageError if it is not a folder.
     """

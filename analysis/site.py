@@ -300,7 +300,7 @@ def _cell(
 
 
 _FRAMES = "data-frames.ipynb"
-"""The notebook of a run, beside its bundle."""
+"""The notebook of a run, next to its bundle."""
 _THEME = Path(__file__).resolve().parent / "theme"
 _BUILD_SECONDS = 900.0
 _OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
@@ -434,7 +434,7 @@ def _lay_out(
 
 
 def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> None:
-    """Execute a notebook for each run, beside its bundle, and those of the articles."""
+    """Execute a notebook for each run, next to its bundle, and the notebooks of the articles."""
     for name, run in runs.items():
         given = source / "_extra" / "runs" / name
         bundle = f"{_id(run)}{SUFFIX}"

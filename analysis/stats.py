@@ -322,7 +322,7 @@ _GATE = re.compile(
     r"(?P<unit>[A-Za-z]*))\s*"
 )
 _TIMES = {"seconds": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""How many of the units that end a response's name make a second."""
+"""Units that end a response's name, with their number in a second."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class Gate:
     unit: str = ""
 
     def require_unit(self) -> None:
-        """Raise PagecageError if the bound has a unit of another kind than the response."""
+        """Raise PagecageError if the unit of the bound does not measure the response."""
         assert self.threshold >= 0
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.articles.findings import Finding, evaluate_findings
-from analysis.cells import MARK, TreatmentCell, causes, make_cell, treatments
+from analysis.cells import MARK, TreatmentCell, causes, main_cells, make_cell, treatments
 from analysis.data.load import Run, Treatment, included_by_name
 from analysis.formatting import format_interval, format_quantity, response_title, treatment_label
 from analysis.memory import memory_run
@@ -26,6 +26,7 @@ _MOST_CAUSES = 2
 
 def run_strip(run: Run) -> Strip:
     """Return the strip of a run of any kind."""
+    cells = main_cells(run)
     if search := memory_run(run):
         steps = [one for one in search.steps if one.seconds is not None]
         times = BarChart(
@@ -35,19 +36,20 @@ def run_strip(run: Run) -> Strip:
             tuple(format_seconds(one.seconds or 0.0) for one in steps),
         )
         is_answered = search.answer is not None
-        return _strip(run, search.sentences[0], (), times, is_proven=is_answered)
+        return _strip(run, cells, search.sentences[0], (), times, is_proven=is_answered)
     if sweep := sweep_of(run):
         counted = any(point.is_counted and point.measured for point in sweep.points)
-        return _strip(run, _sweep_text(sweep), (), _sweep_chart(sweep), is_proven=counted)
+        return _strip(run, cells, _sweep_text(sweep), (), _sweep_chart(sweep), is_proven=counted)
     tables = headline_tables(run)
     sides = [side for one in tables for side in (one["where"], one.get("over")) if side is not None]
-    chart = _chart(run, sides)
+    chart = _chart(run, cells, sides)
     found = [one for one in _evaluated(run, tables) if one[1].value is not None]
     proven = [one for one in found if one[1].is_proven]
     if not found:
-        return _strip(run, _extremes(run), sides, chart, is_proven=_has_figure(run))
+        has_figure = any(cell.summary and not cell.is_all_excluded for cell in cells)
+        return _strip(run, cells, _extremes(run, cells), sides, chart, is_proven=has_figure)
     text = "; ".join(_said(table, finding) for table, finding in proven or found)
-    return _strip(run, text[:1].upper() + text[1:], sides, chart, is_proven=bool(proven))
+    return _strip(run, cells, text[:1].upper() + text[1:], sides, chart, is_proven=bool(proven))
 
 
 def headline_tables(run: Run) -> list[dict[str, Any]]:
@@ -117,14 +119,8 @@ def _said(table: Mapping[str, Any], finding: Finding) -> str:
     return str(table["says"]).replace("{value}", text).strip().rstrip(".")
 
 
-def _has_figure(run: Run) -> bool:
-    cells = (make_cell(run, treatment, run.response) for treatment in treatments(run))
-    return any(cell.summary and not cell.is_all_excluded for cell in cells)
-
-
-def _extremes(run: Run) -> str:
+def _extremes(run: Run, cells: Sequence[TreatmentCell]) -> str:
     """Return the least and the greatest figure, of a run whose definition names no headline."""
-    cells = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
     known = [(cell.summary.middle, cell) for cell in cells if cell.summary]
     if not known:
         return "No trial has a figure"
@@ -160,13 +156,14 @@ def label_of(run: Run, cell: TreatmentCell) -> str:
 
 def _strip(
     run: Run,
+    cells: Sequence[TreatmentCell],
     result: str,
     sides: Sequence[Treatment],
     chart: BarChart | None,
     *,
     is_proven: bool = True,
 ) -> Strip:
-    return Strip(result.rstrip("."), _limit(run, sides), _trust(run), chart, is_proven)
+    return Strip(result.rstrip("."), _limit(run, sides), _trust(run, cells), chart, is_proven)
 
 
 def _limit(run: Run, sides: Sequence[Treatment]) -> str:
@@ -185,10 +182,9 @@ def _limit(run: Run, sides: Sequence[Treatment]) -> str:
     return "; ".join([*parts, *([f"{more} other"] if more else [])])
 
 
-def _trust(run: Run) -> str:
+def _trust(run: Run, cells: Sequence[TreatmentCell]) -> str:
     """Return how many trials count, how often each treatment was measured, and on which CPU."""
     included = [trial for trial in run.trials if trial.is_included]
-    cells = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
     counts = sorted({cell.summary.n for cell in cells if cell.summary and not cell.is_all_excluded})
     parts = [f"{len(included)} of {len(run.plan['trials'])} trials"]
     if counts:
@@ -201,9 +197,8 @@ def _trust(run: Run) -> str:
     return ", ".join(parts)
 
 
-def _chart(run: Run, sides: Sequence[Treatment]) -> BarChart | None:
+def _chart(run: Run, cells: Sequence[TreatmentCell], sides: Sequence[Treatment]) -> BarChart | None:
     """Return bars of the headline's treatments, or of some between the least and the greatest."""
-    cells = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
     known = [cell for cell in cells if cell.summary]
     chosen = [
         c for c in known if any(side and side.items() <= c.treatment.items() for side in sides)

@@ -210,36 +210,13 @@ def test_list_for_people_and_for_programs(top: Path) -> None:
 
 
 def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
-    done = pagecage(
-        top,
-        "run",
-        "constrained-random",
-        "--dry-run",
-        *PLAIN,
-        "--seed",
-        "7",
-        "--repeats",
-        "2",
-        "--json",
-    )
+    words = ("run", "constrained-random", "--dry-run", *PLAIN, "--seed", "7", "--repeats", "2")
+    done = pagecage(top, *words, "--json")
     assert done.status == 0
     data = json.loads(done.stdout)
     assert (data["seed"], data["repeats"], len(data["trials"])) == (7, 2, 36)
     assert plan_from_json(data).sha256 == data["plan_sha256"]
-    again = json.loads(
-        pagecage(
-            top,
-            "run",
-            "constrained-random",
-            "--dry-run",
-            *PLAIN,
-            "--seed",
-            "7",
-            "--repeats",
-            "2",
-            "--json",
-        ).stdout
-    )
+    again = json.loads(pagecage(top, *words, "--json").stdout)
     assert again["trials"] == data["trials"]
 
 

@@ -27,6 +27,7 @@ from analysis.cells import (
     fidelity_lines,
     gap_sentence,
     legend,
+    main_cells,
     make_cell,
     median_columns,
     median_row,
@@ -78,7 +79,7 @@ def main_table(run: Run) -> Table:
     title = response_title(run.response)
     heading = per_unit_heading(run.response) if published else None
     columns = run.factors[layout.across] if layout.across else [title, str(heading), ""]
-    made = [make_cell(run, treatment, run.response) for treatment in treatments(run)]
+    made = main_cells(run)
     common, shade_of = common_spread(made), _shading(run, made)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in made:
@@ -259,7 +260,7 @@ def run_report(run: Run) -> Report:
         first.append(table)
     rest = [Heading("Findings"), *rest, *([table] if table not in first else [])]
     rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run), *_verdicts(run)]
-    rest += [*claims_section(run), *minima_section(run)]
+    rest += [*claims_section(results), *minima_section(run)]
     if line := claims_line(run, results):
         first.append(Paragraph(line, tone="soft"))
     return Report(run.plan["experiment"], tuple(first), tuple(rest))
@@ -271,7 +272,8 @@ def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
 
 def claims_report(run: Run) -> Report:
     """Return the published figures alone, with what was measured."""
-    return Report(run.plan["experiment"], (*claims_section(run), *minima_section(run)))
+    results = evaluate_claims(run)
+    return Report(run.plan["experiment"], (*claims_section(results), *minima_section(run)))
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
@@ -280,13 +282,19 @@ def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
     return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
 
 
+_TALLIED = {
+    "held": "held",
+    "not_held": "not",
+    "by_construction": "by construction",
+    "undecided": "undecided",
+}
+
+
 def claims_tally(results: Sequence[ClaimResult]) -> str:
     """Return the numbers of claims by verdict, such as `12 held, 6 not, 2 undecided`."""
     counts = Counter(one.verdict for one in results)
-    words = {"held": "held", "not_held": "not", "by_construction": "by construction"}
-    words["undecided"] = "undecided"
-    parts = [f"{counts[one]} {word}" for one, word in words.items() if counts[one]]
-    others = len(results) - sum(counts[one] for one in words)
+    parts = [f"{counts[one]} {word}" for one, word in _TALLIED.items() if counts[one]]
+    others = len(results) - sum(counts[one] for one in _TALLIED)
     return ", ".join([*parts, *([f"{others} not compared"] if others else [])])
 
 
@@ -369,9 +377,8 @@ def _verdicts(run: Run) -> Iterator[Block]:
         yield Paragraph(f"{name}: {tally}", marker="•")
 
 
-def claims_section(run: Run) -> Iterator[Block]:
+def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
     """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
-    claims = evaluate_claims(run)
     numbers: dict[str, int] = {}
     silent: dict[str, list[str]] = {}
     rows: list[list[str | Cell]] = []
@@ -408,7 +415,6 @@ def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Return the run as JSON data; docs/FORMAT.md lists the keys."""
-    made = (make_cell(run, treatment, run.response) for treatment in treatments(run))
     return {
         "run_id": run.plan["run_id"],
         "experiment": run.plan["experiment"],
@@ -424,7 +430,7 @@ def as_json(run: Run) -> dict[str, Any]:
                 "text": cell.text,
                 "spread": cell.spread,
             }
-            for cell in made
+            for cell in main_cells(run)
         ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "memory": memory_json(run),

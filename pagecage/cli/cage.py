@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.cli import cage_page
-from pagecage.cli.cage_choice import CATALOGUE, fixed_limits, named_profile
+from pagecage.cli.cage_choice import fixed_limits, named_profile, offers
 from pagecage.cli.cage_import import CAGES, check_new_name, import_cage, save_as_disk, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.floor import floor
 from pagecage.cli.options import Positive, VolumeOptions, definitions, shown
 from pagecage.cli.output import Json
-from pagecage.cloud.catalogue import offered_providers, read_offers
+from pagecage.cloud.catalogue import offered_providers
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
@@ -91,7 +91,7 @@ def list_(
     min_iops
         Only volumes and cages that allow at least so many reads a second
     """
-    providers = read_offers(CATALOGUE)
+    providers = offers()
     offered_providers(providers, provider)
     listing = cage_page.select(
         providers, definitions(), cage_page.CatalogueFilter(provider, type, min_iops)
@@ -151,6 +151,6 @@ def _save(
         cage, _ = definitions().cage_without_dataset(name)
         path = save_as_disk(profile, description, disk, cage, CAGES)
     else:
-        new = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
+        new = check_new_name(name, CAGES, offers(), force=force)
         path = save_profile(profile, description, new, CAGES)
     _error.print(f"saved: {shown(path)}", markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 from pagecage.checkout import TOP
@@ -33,7 +34,13 @@ from pagecage.importers.result import DIGITS, ImportResult, Rounding, Selection
 from pagecage.model.cage import Cage, VolumeSimulation
 from pagecage.units import exact_size, page_floor_bytes, parse_size_bytes
 
-CATALOGUE = TOP / "cgroups/catalogue"
+_CATALOGUE = TOP / "cgroups/catalogue"
+
+
+@cache
+def offers() -> tuple[Provider, ...]:
+    """Return the providers of the catalogue, which is read once. Raises PagecageError."""
+    return read_offers(_CATALOGUE)
 
 
 def choose_cages(
@@ -64,7 +71,7 @@ def cage_name(typed: str) -> str:
 def named_profile(typed: str, volume: VolumeOptions) -> tuple[LimitProfile, str]:
     """Return the limits of a cage or of a volume of the catalogue, and the volume in one line."""
     if _is_volume(typed):
-        return profile_for(read_offers(CATALOGUE), typed, volume)
+        return profile_for(offers(), typed, volume)
     if volume != VolumeOptions():
         raise fixed_limits(typed)
     if _is_file(typed) and not typed.endswith(".toml"):
@@ -87,7 +94,7 @@ def fixed_limits(name: str) -> PagecageError:
 
 def _cage(typed: str, volume: VolumeOptions, dataset_bytes: int | None) -> Cage:
     if _is_volume(typed):
-        profile, description = profile_for(read_offers(CATALOGUE), typed, volume)
+        profile, description = profile_for(offers(), typed, volume)
         return cage_of(profile, typed.lower(), description)
     if _is_file(typed) and not typed.endswith(".toml"):
         return _imported(typed)
@@ -107,7 +114,7 @@ def _is_volume(typed: str) -> bool:
     cages = definitions().cage_names()
     if typed in cages or _is_file(typed):
         return False
-    volumes = catalogue_names(read_offers(CATALOGUE))
+    volumes = catalogue_names(offers())
     if typed.lower() not in volumes:
         hint = nearest(typed, [*cages, *volumes])
         raise PagecageError(

@@ -14,17 +14,17 @@ from cyclopts import Parameter
 
 from pagecage.checkout import OWN
 from pagecage.cli.cage_choice import (
-    CATALOGUE,
     KnownVolume,
     described_volume,
     named_profile,
+    offers,
     profile_cage,
     read_text,
 )
 from pagecage.cli.cage_page import latency_sources
 from pagecage.cli.options import Duration, Positive, Share, VolumeOptions, shown, whole, writing
 from pagecage.cli.output import Json
-from pagecage.cloud.catalogue import Provider, catalogue_names, read_offers
+from pagecage.cloud.catalogue import Provider, catalogue_names
 from pagecage.cloud.profile import LimitProfile
 from pagecage.definitions.cage_file import cage_of_tables, check_disk_name
 from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
@@ -220,7 +220,7 @@ def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> N
 
 
 def _save(imported: ImportResult, known: KnownVolume | None, name: str, force: bool) -> Path:
-    name = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
+    name = check_new_name(name, CAGES, offers(), force=force)
     if known is not None:
         return save(known.cage(imported, name), CAGES, volume_comments(known, imported))
     if not imported.limits:

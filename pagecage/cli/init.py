@@ -15,17 +15,17 @@ from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
 from pagecage.cli.cage_choice import (
-    CATALOGUE,
     cage_name,
     choose_cage,
     named_profile,
+    offers,
     profile_cage,
 )
 from pagecage.cli.cage_import import source_comments
 from pagecage.cli.examples import examples
 from pagecage.cli.options import Port, VolumeOptions, definitions, shown, writing
 from pagecage.cli.output import notify
-from pagecage.cloud.catalogue import catalogue_names, read_offers
+from pagecage.cloud.catalogue import catalogue_names
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.known import remember_definition, remember_project
 from pagecage.definitions.project_writer import (
@@ -181,7 +181,7 @@ def _cage_files(
 
 def catalogue_stem(name: str) -> str:
     """Return a name for the file of a cage that differs from the volume's name."""
-    is_volume = name in catalogue_names(read_offers(CATALOGUE))
+    is_volume = name in catalogue_names(offers())
     return f"{name}-volume" if is_volume else name
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_choice import CATALOGUE, cage_options
+from pagecage.cli.cage_choice import cage_options, offers
 from pagecage.cli.options import CandidateOptions, Duration, Positive, Treatments
 from pagecage.cli.output import COMMON, Json
 from pagecage.cli.predict_page import (
@@ -23,7 +23,7 @@ from pagecage.cli.predict_page import (
     stored_treatments,
 )
 from pagecage.cli.run_plan import parse_treatment
-from pagecage.cloud.catalogue import offered_providers, read_offers
+from pagecage.cloud.catalogue import offered_providers
 from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_instances, compare_volumes
 from pagecage.cloud.prediction import COVERED, VolumePrediction, greatest_published_us
 from pagecage.cloud.volume_request import parse_throughput
@@ -71,7 +71,7 @@ def predict(
 
 
 def _question(options: CandidateOptions) -> VolumeQuestion:
-    catalogue = read_offers(CATALOGUE)
+    catalogue = offers()
     providers = offered_providers(catalogue, options.provider)
     if options.throughput is not None:
         parse_throughput(options.throughput, providers[0].types[0])

@@ -14,11 +14,15 @@ import pytest
 from pagecage.linux.cgroup_files import V1_IO_FILE
 from pagecage.linux.procfs import parse_flat_keyed, parse_limits, parse_nested_keyed
 from pagecage.verify.kernel import KernelTrees
+from pagecage.verify.verification import Verification
 from tests.fake_host.trees import disk, mountinfo, partition
 
 SLICE = "customers.slice"
 VDA, VDB, PARTITION = "4001:0", "4001:16", "4001:17"  # numbers that no real disk has
 CONTAINER_ID = "c0ffee" + "0" * 58
+UNIT = f"{SLICE}/web.service"
+SCOPE = f"{SLICE}/docker-{CONTAINER_ID}.scope"
+PID = 4242
 _FILES_OF_VERSION_1 = {
     "memory.max": "memory.limit_in_bytes",
     "io.max": "blkio.throttle.read_iops_device",
@@ -244,3 +248,8 @@ def _version_1_io(
 def throttled(device: str, rate: int) -> list[dict[str, Any]]:
     """Return a device's limit as HostConfig has it."""
     return [{"Path": device, "Rate": rate}]
+
+
+def states(found: Verification) -> dict[str, str]:
+    """Return the state of each requested limit by name."""
+    return {one.requested.name: one.state for one in found.comparisons}

@@ -15,11 +15,12 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import FloatRect, Page, sync_playwright
+from playwright.sync_api import FloatRect, Page
 
 from analysis.data.load import Run, bundled_runs
 from analysis.site import publish
 from analysis.views.render import PAGE, render
+from tests.site.browser import chromium
 from tests.tree import ROOT
 
 GALLERY = ROOT / "docs/gallery"
@@ -76,14 +77,8 @@ def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
 @contextmanager
 def opened() -> Iterator[Page]:
     """Open a page in chromium."""
-    program = shutil.which("chromium")
-    assert program, "there is no chromium here: tools/bootstrap controller browser installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         yield browser.new_page(color_scheme="light", viewport={"width": WIDTH, "height": 1000})
-        browser.close()
 
 
 def taken(

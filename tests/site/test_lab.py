@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from analysis.views.render import read_source
 from tests.tree import ROOT
@@ -65,18 +65,6 @@ def wait_until_served(url: str, server: subprocess.Popen[bytes], log: Path) -> N
         except OSError:
             assert server.poll() is None, log.read_text()
             time.sleep(0.2)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    assert program, "there is no chromium here: tools/bootstrap controller browser installs it"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield opened
-        opened.close()
 
 
 def wait_for_kernel(lab: str) -> None:

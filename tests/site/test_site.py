@@ -8,13 +8,12 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from analysis.data.load import load_run
 from analysis.site import drop_outside_links, publish
@@ -49,18 +48,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = build_run(folder / "runs" / "20260101T000000Z-constrained-random-vm")
     publish(ROOT, nullcontext([load_run(run)]), [], folder / "site")
     return folder / "site"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    assert program, "there is no chromium here: tools/bootstrap controller browser installs it"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ claims = analysis.claims("000", bundles)
 claims["verdict"].value_counts().to_frame()
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 # One row per figure of the article. `measured` is in the article's unit, with the ends of its interval and the number of
 # trials. The article measured on a Mac, so times differ; ratios and orders are what can be reproduced.
 

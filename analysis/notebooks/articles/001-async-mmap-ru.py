@@ -39,7 +39,7 @@ is_other = (both["published"] != both["published_original"]) | (both["unit"] != 
 both.loc[is_other, ["id", "condition", "metric", "published", "unit", "published_original", "unit_original", "remark"]]
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 
 # %%
 translation[["id", "condition", "published", "measured", "low", "high", "unit", "n", "verdict"]]

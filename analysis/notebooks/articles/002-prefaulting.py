@@ -23,7 +23,7 @@ claims = analysis.claims("002", bundles)
 claims["verdict"].value_counts().to_frame()
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 
 # %%
 claims[["id", "condition", "metric", "published", "measured", "low", "high", "unit", "n", "verdict", "reason"]]

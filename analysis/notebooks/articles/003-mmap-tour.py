@@ -26,7 +26,7 @@ claims = analysis.claims("003", bundles)
 pd.crosstab(claims["experiment"], claims["verdict"])
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 # All figures for which a run has a number, in the article's unit. A point on the line is as published. Times on another
 # machine may be anywhere; what counts is decided by each row's rule.
 

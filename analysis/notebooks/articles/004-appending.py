@@ -24,7 +24,7 @@ claims = analysis.claims("004", bundles)
 claims["verdict"].value_counts().to_frame()
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 # Total times of four processes. The article's O_DIRECT rows time calls that fail with EINVAL, and its own log drops records
 # when a call gives up. `reason` says so in the rows of such wrong answers.
 

@@ -86,7 +86,7 @@ ax.set_title(slowest["treatment"])
 ax.set(xlabel="seconds since the start of the measured part", ylabel="MB/s from the disk");
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 # The article had 10 GiB; another size compares ratios and bytes, and no times.
 
 # %%

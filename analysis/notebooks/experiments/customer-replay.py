@@ -68,7 +68,7 @@ axes[1].set(xscale="log", yscale="log", xlabel="KiB per read", ylabel="reads per
 axes[1].legend();
 
 # %% [markdown]
-# ## Published beside measured
+# ## Published and measured
 
 # %%
 claims = run.claim_df

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
 from pagecage.importers.result import BlockLimit
 from pagecage.linux.cgroup import Cgroup
+from pagecage.units import GIB
 from pagecage.verify import target
 from pagecage.verify.comparison import (
     LimitInForce,
@@ -36,16 +37,17 @@ from pagecage.verify.target import (
     unit_of,
 )
 from pagecage.verify.verification import Verification, verify
-from tests.builders.verified import CONTAINER_ID, EVERY_HIERARCHY, SLICE, VDA, VDB, VerifiedMachine
-
-UNIT = f"{SLICE}/web.service"
-SCOPE = f"{SLICE}/docker-{CONTAINER_ID}.scope"
-GIB = 1024**3
-PID = 4242
-
-
-def states(found: Verification) -> dict[str, str]:
-    return {one.requested.name: one.state for one in found.comparisons}
+from tests.builders.verified import (
+    CONTAINER_ID,
+    EVERY_HIERARCHY,
+    PID,
+    SCOPE,
+    UNIT,
+    VDA,
+    VDB,
+    VerifiedMachine,
+    states,
+)
 
 
 def verify_unit(machine: VerifiedMachine, name: str = "web.service") -> Verification:

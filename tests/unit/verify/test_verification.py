@@ -9,28 +9,23 @@ from typing import Any
 import pytest
 
 from pagecage.errors import PagecageError
+from pagecage.units import GIB
 from pagecage.verify.main import conclusion, lines
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
 from tests.builders.verified import (
-    CONTAINER_ID,
     EVERY_HIERARCHY,
     PARTITION,
+    PID,
+    SCOPE,
     SLICE,
+    UNIT,
     VDA,
     VDB,
     VerifiedMachine,
+    states,
     throttled,
 )
-
-UNIT = f"{SLICE}/web.service"
-SCOPE = f"{SLICE}/docker-{CONTAINER_ID}.scope"
-GIB = 1024**3
-PID = 4242
-
-
-def states(found: Verification) -> dict[str, str]:
-    return {one.requested.name: one.state for one in found.comparisons}
 
 
 def sentences(found: Verification) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.linux import cgroup as cgroups
+from pagecage.units import GIB
 from pagecage.verify import verification
 from pagecage.verify.main import lines
 from pagecage.verify.target import Subject
@@ -17,15 +18,16 @@ from pagecage.verify.watch import watch
 from tests.builders.verified import (
     CONTAINER_ID,
     ON_VERSION_1,
+    PID,
     SLICE,
+    UNIT,
     VDB,
     VerifiedMachine,
+    states,
     throttled,
 )
 
-UNIT, DOCKER = f"{SLICE}/web.service", f"docker/{CONTAINER_ID}"
-GIB = 1024**3
-PID = 4242
+DOCKER = f"docker/{CONTAINER_ID}"
 READS = f"{VDB} rbps=max wbps=max riops=500 wiops=max"
 HIDDEN = (
     "Memory is controlled by cgroup v1, which has no MemoryHigh, and counts neither reclaim nor the"
@@ -44,10 +46,6 @@ def verify_pid(machine: VerifiedMachine, *expected: str, seconds: float = 0) -> 
 
 def sentences(found: Verification) -> list[str]:
     return [one.sentence(found.kernel) for one in found.comparisons]
-
-
-def states(found: Verification) -> dict[str, str]:
-    return {one.requested.name: one.state for one in found.comparisons}
 
 
 @ON_VERSION_1
