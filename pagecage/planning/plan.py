@@ -26,7 +26,7 @@ from pagecage.model.trial import (
     recorded_trial,
     trial_from_json,
 )
-from pagecage.units import page_floor_bytes
+from pagecage.units import LEAST_PAGE_BYTES, page_floor_bytes
 
 Treatment = dict[str, str]
 
@@ -204,7 +204,7 @@ def _make_trial(
         workload=workload,
         cage=cage,
         cache=_last(levels, "cache") or "any",
-        dataset=Dataset(total_bytes // files, fill=experiment.fill) if total_bytes else None,
+        dataset=_dataset(total_bytes, files, experiment.fill) if total_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         max_seconds=size.max_seconds,
         timeout_seconds=timeout_seconds or (size.max_seconds or 600.0) + _SETUP_SECONDS,
@@ -217,6 +217,12 @@ def _make_trial(
         driver=_driver(levels, experiment, cage, options.default_driver),
         data=_data(experiment.data, size),
     )
+
+
+def _dataset(total_bytes: int, files: int, fill: str) -> Dataset:
+    """Return equal files; one with an index is an array of whole buckets of a page."""
+    size = total_bytes // files
+    return Dataset(size - size % LEAST_PAGE_BYTES if fill == "index" else size, fill=fill)
 
 
 def _shared(experiment: Experiment, stored: LevelTable | None) -> dict[str, Any]:

@@ -332,6 +332,8 @@ OPENING_SHARE = 0.1
 """Share of its files that a program may read before it is ready."""
 PLANNED = "direct"
 """Part of an argument by which a plan wants reads past the page cache."""
+FILLS_CACHE = ("--page-cache clean", "--page-cache dirty")
+"""Arguments by which a plan wants the workload to fill the page cache before `go` (pcburst)."""
 
 
 def _read_contradictions(record: Record) -> Iterator[str]:
@@ -361,9 +363,11 @@ def read_before_go(record: Record) -> str | None:
     """Return a sentence if the trial itself had read much of its cold files before `go`.
 
     A program may read a little of them to start; a reader of pagecage's reads nothing. A warm-up
-    that the plan asks for is no finding.
+    or a filled cache that the plan asks for is no finding.
     """
     cache, size = record.cache, record.cache.file_bytes
+    if any(arguments in " ".join(record.workload.argv or ()) for arguments in FILLS_CACHE):
+        return None
     if cache.requested != "cold" or not cache.start or size is None or record.load.warm_up:
         return None
     reader = requested_bytes(record.workload.program, record.workload.end or {}) is not None

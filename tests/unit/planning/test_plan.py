@@ -278,6 +278,17 @@ def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
     assert needed_disk_bytes(list(trials.values())) == 6 * 2**20
 
 
+def test_a_file_of_an_index_is_an_array_of_whole_buckets() -> None:
+    levels = {"a": {"x": level_table(files=28)}}
+    sizes = {**SIZES, "smoke": size_table(dataset="64MiB")}
+    experiment = replace(BASE, factors={"a": ("x",)}, levels=levels, sizes=sizes)
+    of_index, of_noise = (
+        make_trials(replace(experiment, fill=fill), CAGES, CHOICES)[0].datasets[0].size_bytes
+        for fill in ("index", "random")
+    )
+    assert (of_index, of_noise) == (585 * 4096, 2**26 // 28)
+
+
 def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     levels = {
         "a": {
