@@ -6,14 +6,14 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.page_cache import cachestat_pages
 from pagecage.model.requirements import Requirement, RequirementMissed
-from pagecage.model.trial import Dataset
+from pagecage.model.trial import Dataset, Trial
 from pagecage.process import run
 from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
@@ -144,6 +144,26 @@ def make_room(
             shutil.rmtree(other)
         else:
             other.unlink()
+
+
+PREPARED_FOLDER = "prepared"
+"""Folder of a data directory in which a trial's prepared data are kept."""
+
+
+def leave_room(directory: Path, trials: Sequence[Trial], need_bytes: int) -> None:
+    """Remove what other trials left on a disk of pagecage's own, if these trials' data do not fit.
+
+    Their own files that are there already count as free.
+    """
+    if free_bytes(directory) >= need_bytes:
+        return
+    files = {data.file_name for trial in trials for data in trial.datasets}
+    kept = {"lost+found"} | files | {sidecar_of(Path(name)).name for name in files}
+    kept |= {PREPARED_FOLDER for trial in trials if trial.data is not None}
+    own = (path for name in kept for path in (directory / name, *(directory / name).rglob("*")))
+    held_bytes = sum(path.lstat().st_size for path in own if path.is_file())
+    others = (path for path in directory.iterdir() if path.name not in kept)
+    make_room(others, lambda: free_bytes(directory) + held_bytes >= need_bytes)
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from pagecage.agent.data_files import make_room, require_room
+from pagecage.agent.data_files import PREPARED_FOLDER, make_room, require_room
 from pagecage.agent.file_trees import (
     Pieces,
     Signature,
@@ -48,7 +48,6 @@ _KEY_CHARACTERS = 16
 _TOLD_EVERY_SECONDS = 30.0
 _CHILDREN_SECONDS = 0.5  # for the children of a program that has ended to end as well
 _READ_BYTES = 65536
-FOLDER = "prepared"
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class DataPreparation:
         if self._data.copied_to is not None:
             base = Path(self._data.copied_to)
             return base, base
-        name = Path(FOLDER, self._key())
+        name = Path(PREPARED_FOLDER, self._key())
         return self._run.data_dir / name, self._storage.data_dir / name
 
     def _key(self) -> str:

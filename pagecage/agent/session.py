@@ -8,17 +8,16 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.data_files import free_bytes, make_room, sidecar_of
+from pagecage.agent.data_files import leave_room
 from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import HostSession, Tracers, alone, open_session, sweep
 from pagecage.agent.phases import run_phases
-from pagecage.agent.prepared_data import FOLDER
 from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.trial_run import Ending, NotPrepared, TrialRun
@@ -85,27 +84,11 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
     disk = LoopDisk(Path(request.own_disk["file"]), size_bytes)
     try:
         directory = disk.attach(request.spool)
-        _leave_room(directory, request.trials, round(_USABLE_SHARE * size_bytes))
+        leave_room(directory, request.trials, round(_USABLE_SHARE * size_bytes))
         yield replace(request, data_dir=str(directory))
     finally:
         with interruption.held():
             detach_loop_disk(request.spool)
-
-
-def _leave_room(directory: Path, trials: Sequence[Trial], need_bytes: int) -> None:
-    """Remove what other plans left on a disk of pagecage's own, if these trials' data do not fit.
-
-    Their own files that are there already count as free.
-    """
-    if free_bytes(directory) >= need_bytes:
-        return
-    files = {data.file_name for trial in trials for data in trial.datasets}
-    kept = {"lost+found"} | files | {sidecar_of(Path(name)).name for name in files}
-    kept |= {FOLDER for trial in trials if trial.data is not None}
-    own = (path for name in kept for path in (directory / name, *(directory / name).rglob("*")))
-    held_bytes = sum(path.lstat().st_size for path in own if path.is_file())
-    others = (path for path in directory.iterdir() if path.name not in kept)
-    make_room(others, lambda: free_bytes(directory) + held_bytes >= need_bytes)
 
 
 def write_custom_programs(request: RunRequest) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pagecage.agent.data_files import leave_room
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol import ask
@@ -154,7 +155,9 @@ class _Provider:
             copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
             paths = (path for name in copies for path in (data_dir / name).rglob("*"))
             copied_bytes = sum(path.lstat().st_size for path in paths if not path.is_dir())
-            mounted = self._mounted(trial.dataset_bytes + trial.writes_bytes + copied_bytes)
+            needed_bytes = trial.dataset_bytes + trial.writes_bytes + copied_bytes
+            mounted = self._mounted(needed_bytes)
+            leave_room(mounted.storage.mount_point, [trial], needed_bytes + _SPARE_BYTES)
             bind_copies(copies, data_dir, mounted)
         except (PagecageError, OSError) as error:
             raise _no_volume("simulated volume", error) from None

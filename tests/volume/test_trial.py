@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +25,7 @@ from pagecage.errors import HostError
 from pagecage.linux.child_processes import Interruption
 from pagecage.model.cage import Cage, LatencyFloor
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.verdicts.limits import judge_limits
 from tests.builders.native_volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
@@ -128,6 +128,13 @@ def test_a_command_reads_its_copies_from_the_volume(host: Place) -> None:
     [limit] = judge_limits(record)
     assert (limit.property, limit.verdict) == ("IOReadIOPSMax", "enforced")
     assert (host.copies / "big").exists(), "the original is in its place again"
+
+
+def test_data_of_other_trials_go_when_a_volume_has_no_room(host: Place) -> None:
+    for size_mib in (420, 400):  # together they do not fit the volume, of 1 GiB
+        data = Dataset(size_mib * 2**20)
+        record = run_here(host, replace(trial_of(host, "true"), dataset=data, files=1))
+        assert (record.outcome, record.error) == ("ok", None)
 
 
 def sockets_of(pid: int) -> tuple[set[str], list[str]]:

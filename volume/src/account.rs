@@ -8,9 +8,12 @@ use crate::limit::RateChange;
 use crate::request::{Decision, Direction, Request};
 use crate::spec::{Layer, Scope, Unit};
 
-/// A reply is late if it is this much later than the model decided. Waking a thread takes up to
-/// half of it.
+/// A reply is late if it is this much later than the model decided, and later by more than a
+/// [`LATE_PART`] of the time that the model gave the request. Waking a thread takes up to half of it.
 pub const LATE_NS: u64 = 100_000;
+
+/// The part of a request's time that it may be late: 5 %, as exact as the latencies are.
+pub const LATE_PART: u64 = 20;
 
 /// Operations that the model does not limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl Account {
         counters.bytes += request.length;
         counters.time_ns += latency_ns;
         counters.latencies.add(latency_ns);
-        self.lateness.add(now_ns.saturating_sub(decision.at_ns));
+        self.lateness.add(decision, now_ns);
     }
 
     /// Count a flush, a discard or zeroes, which took this long.
@@ -194,9 +197,11 @@ impl Account {
 }
 
 impl Lateness {
-    fn add(&mut self, late_ns: u64) {
+    fn add(&mut self, decision: &Decision, now_ns: u64) {
+        let late_ns = now_ns.saturating_sub(decision.at_ns);
+        let given_ns = decision.at_ns.saturating_sub(decision.arrived_ns);
         self.all_ns += late_ns;
-        if late_ns > LATE_NS {
+        if late_ns > LATE_NS.max(given_ns / LATE_PART) {
             self.requests += 1;
             self.late_ns += late_ns;
             self.longest_ns = self.longest_ns.max(late_ns);

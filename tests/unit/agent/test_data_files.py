@@ -14,12 +14,12 @@ from pagecage.agent.data_files import (
     GENERATOR_VERSION,
     free_bytes,
     is_whole,
+    leave_room,
     make_dataset,
     make_room,
     require_room,
     sidecar_of,
 )
-from pagecage.agent.session import _leave_room
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset, TrialData
 from tests.fake_host.machine import DATASET, make_trial
@@ -146,12 +146,12 @@ def test_what_other_plans_left_goes_when_this_plan_does_not_fit(tmp_path: Path) 
         (tmp_path / name).write_bytes(b"x" * 4096)
     trial = replace(make_trial("good.py"), dataset=Dataset(1), files=1, data=TrialData(("true",)))
     free = free_bytes(tmp_path)
-    _leave_room(tmp_path, (trial,), free // 2)
+    leave_room(tmp_path, (trial,), free // 2)
     assert len(list(tmp_path.iterdir())) == 4, "there was room"
-    _leave_room(tmp_path, (trial,), 2 * free)
+    leave_room(tmp_path, (trial,), 2 * free)
     assert {path.name for path in tmp_path.iterdir()} == {"random-1-1.bin", "prepared"}
     assert (tmp_path / "prepared/1/data/file").exists()
-    _leave_room(tmp_path, (replace(trial, data=None),), 2 * free)
+    leave_room(tmp_path, (replace(trial, data=None),), 2 * free)
     assert {path.name for path in tmp_path.iterdir()} == {"random-1-1.bin"}
 
 

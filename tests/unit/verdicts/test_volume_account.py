@@ -126,7 +126,7 @@ def test_late_replies_exclude_a_trial_with_a_latency(
 def test_the_sentence_has_the_share_and_the_disk() -> None:
     record = late_record(SLOW, 100)
     [sentence] = late_volumes(record)
-    assert sentence.startswith("volume late: 2.5% of the replies came more than 100 us after")
+    assert sentence.startswith("volume late: 2.5% of the replies came more than 100 us, and")
 
 
 def late_record(simulation: VolumeSimulation | None, late: int) -> Record:

@@ -147,6 +147,17 @@ fn a_path_that_takes_longer_than_the_latency_makes_replies_late() {
 }
 
 #[test]
+fn a_reply_may_be_late_by_a_twentieth_of_its_latency() {
+    let latency = json!([{"size_bytes": 4096, "quantiles": [[0.5, 4000.0]]}]);
+    let mut volume = volume(json!({"read_latency": latency}));
+    for late_us in [150, 250] {
+        let decision = volume.arrive(&read(0, 4096), SECOND_NS);
+        volume.complete(&read(0, 4096), &decision, decision.at_ns + late_us * 1000, None);
+    }
+    assert_eq!(volume.account(SECOND_NS).to_json()["pcvolume"]["late_ops"], 1);
+}
+
+#[test]
 fn reads_and_writes_are_counted_apart() {
     let mut volume = volume(json!({}));
     let write = Request { direction: Direction::Write, ..read(0, 8192) };
