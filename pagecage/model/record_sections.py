@@ -283,6 +283,10 @@ class MeasuredInterval:
     def end_monotonic_seconds(self) -> float:
         return self.start_monotonic_seconds + self.seconds
 
+    def holds(self, monotonic_seconds: float) -> bool:
+        """Return whether a moment lies in it."""
+        return self.start_monotonic_seconds <= monotonic_seconds <= self.end_monotonic_seconds
+
 
 @dataclass(frozen=True)
 class PhaseTiming:

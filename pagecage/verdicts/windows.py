@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
@@ -76,6 +78,8 @@ class Window:
     page_bytes: int = LEAST_PAGE_BYTES
     others: Mapping[str, Window] = field(default_factory=dict)
     """The same stretch on each other disk of the cage, by name."""
+    steady_rates: Mapping[str, float] = field(default_factory=dict)
+    """Rates over a longer stretch, by the property of a cap whose I/O arrives in large portions."""
 
     @property
     def by_disk(self) -> dict[str, Window]:
@@ -105,17 +109,21 @@ def cap_name(limit: BindingLimit) -> str | None:
     return f"{limit.disk}.{limit.property}"
 
 
+def _least_share(window: Window) -> float:
+    return NEAR_CAP if _share(window.waited_io, window) >= WAITING else FULL_CAP
+
+
 def full_caps(window: Window) -> list[BindingLimit]:
-    """Return the caps that held a window back, the nearest of each disk, the fullest first."""
-    least = NEAR_CAP if _share(window.waited_io, window) >= WAITING else FULL_CAP
+    """Return the caps that held a window back, the nearest of each disk, the fullest first.
+
+    I/O that arrives in large portions is judged by its rate over several of them.
+    """
     held = []
     for disk, one in window.by_disk.items():
-        used = (
-            (one.moved[IO_STAT_KEY[prop]] / one.seconds / cap, prop)
-            for prop, cap in one.caps.items()
-        )
+        rates = {p: one.moved[IO_STAT_KEY[p]] / one.seconds for p in one.caps} | one.steady_rates
+        used = ((rates[prop] / cap, prop) for prop, cap in one.caps.items())
         share, prop = max(used, default=(0.0, ""))
-        if share >= least:
+        if share >= _least_share(window):
             kind = "bandwidth" if "Bandwidth" in prop else "iops"
             held.append((share, BindingLimit(kind, prop, disk)))
     return [limit for _, limit in sorted(held, key=lambda one: one[0], reverse=True)]
@@ -156,6 +164,9 @@ def _is_short_of_memory(window: Window, requested: Mapping[str, object]) -> bool
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
+LARGE_PORTION = 1.25
+"""A portion of I/O is large if it is more than this multiple of what its cap allows between two
+samples. An even flow at the cap is one."""
 SHORTEST_REMAINDER_SECONDS = 0.01
 
 
@@ -167,6 +178,7 @@ def windows_of(record: Record, series: Rows) -> list[Window]:
     disk.
     """
     found = [_from_rows(record, first, last) for first, last in _window_rows(record, series)]
+    found = _with_steady_rates(record, found, series)
     if not found and (whole := _whole(record)):
         found = [whole]
     by_disk = {
@@ -209,13 +221,45 @@ def _window_rows(record: Record, series: Rows) -> Iterator[tuple[Row, Row]]:
     if within is None:
         return
     for row in series:
-        if not within.start_monotonic_seconds <= row["t"] <= within.end_monotonic_seconds:
+        if not within.holds(row["t"]):
             continue
         if first is None:
             first = row
         elif row["t"] - first["t"] >= WINDOW_SECONDS:
             yield first, row
             first = row
+
+
+def _with_steady_rates(record: Record, windows: Sequence[Window], series: Rows) -> list[Window]:
+    """Return the windows, with steady rates where I/O arrives in large portions.
+
+    cgroup v1 counts sequential reads in portions of up to 5 MiB, so that at a cap of 20 MB/s a
+    window counts half of the cap or one and a half times as much. The stretch around each window is
+    so long that one portion more or less does not decide whether the cap was full.
+    """
+    if not windows or not (within := record.measured):
+        return list(windows)
+    rows = [row for row in series if within.holds(row["t"])]
+    pairs = list(pairwise(rows))
+    period, portions = median([b["t"] - a["t"] for a, b in pairs] or [0.0]), dict[str, float]()
+    for prop, key in IO_STAT_KEY.items():
+        grown = [b["io"].get(key, 0) - a["io"].get(key, 0) for a, b in pairs]
+        portions[prop] = median([count for count in grown if count > 0] or [0.0])
+
+    def steady(number: int, window: Window) -> dict[str, float]:
+        rates = {}
+        for prop, cap in window.caps.items():
+            if portions[prop] > LARGE_PORTION * cap * period:
+                wanted, reach = portions[prop] / cap / (1 - _least_share(window)), 0
+                near: Sequence[Window] = [window]
+                while sum(one.seconds for one in near) < wanted and len(near) < len(windows):
+                    reach += 1
+                    near = windows[max(0, number - reach) : number + reach + 1]
+                moved = sum(one.moved[IO_STAT_KEY[prop]] for one in near)
+                rates[prop] = moved / sum(one.seconds for one in near)
+        return rates
+
+    return [replace(one, steady_rates=steady(n, one)) for n, one in enumerate(windows)]
 
 
 def _window(read: Callable[..., float | None], **known: Any) -> Window:

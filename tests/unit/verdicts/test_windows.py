@@ -86,6 +86,31 @@ def _shifted(row, last):
     return moved
 
 
+PORTION_BYTES = 5 << 20
+
+
+def in_portions(rate: float, **waits: float):
+    """Return rows whose reads arrive as portions of 5 MiB, as cgroup v1 counts them."""
+    rows = series(10, rbytes=rate, rios=150, **waits)
+    for row in rows:
+        row["io"] = {k: n // PORTION_BYTES * PORTION_BYTES for k, n in row["io"].items()}
+    return rows
+
+
+@pytest.mark.parametrize("io_wait", [0.6, 0.0])
+@pytest.mark.parametrize(("rate", "share"), [(20e6, 1.0), (19.5e6, 1.0), (9e6, 0.0), (4e6, 0.0)])
+def test_a_cap_is_judged_over_several_large_portions(rate, share, io_wait):
+    found = binding_of(make_record(cage=caged()), in_portions(rate, io_wait=io_wait))
+    assert found.caps.get("IOReadBandwidthMax", 0.0) == pytest.approx(share)
+
+
+def test_a_cap_met_in_large_portions_was_not_full_in_a_pause():
+    first = in_portions(20e6, io_wait=0.6)[:70]
+    pause = [{**first[-1], "t": first[-1]["t"] + n / 10} for n in range(1, 40)]
+    found = binding_of(make_record(cage=caged()), [*first, *pause])
+    assert found.caps["IOReadBandwidthMax"] == pytest.approx(0.6, abs=0.07)
+
+
 def test_rows_before_go_and_after_end_do_not_count():
     measured = {**plain_record()["measured"], "seconds": 5.0}
     rows = series(10, rbytes=19e6, rios=150, io_wait=0.6)
