@@ -48,12 +48,10 @@ class OfferTable(ExactTable):
 
     @property
     def provider(self) -> str:
-        """The name of the provider."""
         return self._provider
 
     @property
     def sources(self) -> tuple[SourceTable, ...]:
-        """The sources of the figures."""
         return self._sources
 
 
@@ -157,7 +155,6 @@ class InstancesTable(OfferTable):
     sizes: dict[str, InstanceTable]
 
     def instances(self) -> list[InstanceType]:
-        """Return the instances of this table."""
         found = []
         for name, own in self.sizes.items():
             caps = InstanceCaps(
@@ -181,7 +178,6 @@ class VcpuCapsTable(ExactTable):
 
     @property
     def caps(self) -> InstanceCaps:
-        """The caps, without a burst."""
         return InstanceCaps(
             self.read_iops, self.write_iops, self.read_throughput, self.write_throughput
         )
@@ -358,52 +354,42 @@ class VolumeType(OfferTable):
 
     @property
     def measured(self) -> tuple[MeasuredLatency, ...]:
-        """Latencies that users measured."""
         return self._measured
 
     @property
     def name(self) -> str:
-        """The name on the command line: provider-type."""
         return f"{self.provider}-{self.type}"
 
     @property
     def throughput_unit_bytes(self) -> int:
-        """Bytes in the unit of the provider's figures."""
         return _UNIT_BYTES[self.throughput_unit]
 
     @property
     def read_iops(self) -> Formula | None:
-        """IOPS of reads; None if the instance alone limits them."""
         return self._formula("iops", self.own_read_iops or self.both_iops)
 
     @property
     def write_iops(self) -> Formula | None:
-        """IOPS of writes; None if the instance alone limits them."""
         return self._formula("iops", self.own_write_iops or self.both_iops)
 
     @property
     def read_throughput(self) -> Formula | None:
-        """Throughput of reads; None if the instance alone limits it."""
         return self._formula("throughput", self.own_read_throughput or self.both_throughput)
 
     @property
     def write_throughput(self) -> Formula | None:
-        """Throughput of writes; None if the instance alone limits it."""
         return self._formula("throughput", self.own_write_throughput or self.both_throughput)
 
     @property
     def iops_burst(self) -> BurstRule | None:
-        """The burst of IOPS; None without one."""
         return self._burst("iops")
 
     @property
     def throughput_burst(self) -> BurstRule | None:
-        """The burst of the throughput; None without one."""
         return self._burst("throughput")
 
     @property
     def accounting(self) -> IoAccounting:
-        """The provider's way of counting I/Os."""
         return IoAccounting(self.counting.io_size, self.counting.merged, self.counting.combined)
 
     def _formula(self, figure: str, table: FormulaTable[Fraction] | None) -> Formula | None:
@@ -448,7 +434,6 @@ class Provider(ExactTable):
 
     @property
     def instances(self) -> list[InstanceType]:
-        """All instances with caps of their own."""
         return [instance for table in self.instance_tables for instance in table.instances()]
 
 
@@ -485,7 +470,6 @@ class CatalogueEntry:
 
 
 def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
-    """Return the provider of this name, or all of them."""
     offered = tuple(provider for provider in providers if name in (None, provider.name))
     if not offered:
         raise PagecageError(

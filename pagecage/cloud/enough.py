@@ -169,7 +169,6 @@ class VolumeOffer:
     least_bytes: int
 
     def profile(self, request: VolumeRequest) -> LimitProfile:
-        """Return the limits of one volume. Raises PagecageError if it is not sold."""
         return profile_of(self.provider, self.kind, request, self.instance, self.options)
 
     @property

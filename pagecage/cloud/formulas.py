@@ -35,7 +35,6 @@ class LimitLayer:
         return self.burst is not None and self.burst > self.base
 
     def rate(self, has_credits: bool) -> Fraction:
-        """Return the rate that the layer allows with or without credits."""
         return self.burst if has_credits and self.burst is not None and self.bursts else self.base
 
     def scaled(self, factor: Fraction) -> LimitLayer:
@@ -112,7 +111,6 @@ class VolumeLimits:
     write_bandwidth: tuple[LimitLayer, ...] = ()
 
     def scaled(self, factor: Fraction) -> VolumeLimits:
-        """Return all layers at another speed."""
         return VolumeLimits(
             *(tuple(layer.scaled(factor) for layer in layers) for layers in vars(self).values())
         )
@@ -190,7 +188,6 @@ class StepsFormula:
     steps: tuple[tuple[int | None, Fraction | None], ...]
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
-        """Return the figure of the first range that the size fits."""
         fitting = (
             figure for up_to, figure in self.steps if up_to is None or given.size_bytes <= up_to
         )
@@ -198,7 +195,6 @@ class StepsFormula:
 
     @property
     def greatest(self) -> Fraction | None:
-        """The largest figure of any step."""
         return max((figure for _, figure in self.steps if figure is not None), default=None)
 
 
@@ -227,7 +223,6 @@ class LinearFormula(_Capped, Generic[Amount]):
         return self
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
-        """Return the figure for the size."""
         per_gib = self.per_gib if self.per_gib is not None else (self.per_tib or Fraction(0)) / 1024
         return _clamp(
             (self.base or Fraction(0)) + per_gib * Fraction(given.size_bytes, GIB),
@@ -276,7 +271,6 @@ class PerIopsFormula(_Capped):
     least: Bytes | None = None
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
-        """Return the throughput for the IOPS; None if they are not known."""
         other = given.other
         return None if other is None else _clamp(self.each * other, self.least, self.most)
 
@@ -288,7 +282,6 @@ class PerThroughputFormula(_Capped):
     most: Number | None = None
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
-        """Return the IOPS for the throughput; None if it is not known."""
         other = given.other
         return None if other is None else _clamp(self.each_mib * other / MIB, None, self.most)
 
@@ -320,7 +313,6 @@ class FormulaTable(ExactTable, Generic[Amount]):
 
     @property
     def formula(self) -> Formula:
-        """The formula."""
         if self.fixed is not None:
             return StepsFormula(((None, self.fixed),))
         if self.steps is not None:

@@ -19,7 +19,6 @@ from pagecage.units import (
 
 
 def event_notes(simulation: VolumeSimulation) -> Iterator[str]:
-    """Yield a sentence for the restore, and one for each event."""
     restore = simulation.restore
     if restore:
         yield (

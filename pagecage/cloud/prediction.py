@@ -309,15 +309,12 @@ class VolumeOutlook:
         return walk(self._needs[given], meters, profile.name)
 
     def seconds(self, profile: LimitProfile) -> float:
-        """Return the expected time on a volume."""
         return self._walk(self._expected, profile).seconds
 
     def high(self, profile: LimitProfile) -> float:
-        """Return the upper end of the range on a volume."""
         return max(self._walk(self._high, profile).seconds, self.seconds(profile))
 
     def predict(self, profile: LimitProfile) -> VolumePrediction:
-        """Return the prediction for a volume."""
         expected = self._walk(self._expected, profile)
         parts, whole = expected.parts, expected.seconds or 1.0
         cause = max(parts, key=lambda one: parts[one])
@@ -359,7 +356,6 @@ def latency_bounds(
 
 
 def greatest_published_us(providers: Sequence[Provider]) -> int:
-    """Return the greatest latency that any provider of the catalogue states."""
     stated = [kind.latency for provider in providers for kind in provider.types if kind.latency]
     return max(
         (us for one in stated for us in (one.read_below_us, one.write_below_us) if us), default=0

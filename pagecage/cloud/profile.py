@@ -76,7 +76,6 @@ def instance_names(provider: Provider) -> list[str]:
 
 
 def machine_name(family: MachineFamily, vcpus: int) -> str:
-    """Return the name of a machine of a family."""
     return family.family if "-" in family.family else f"{family.family}-standard-{vcpus}"
 
 
@@ -201,7 +200,6 @@ class LimitProfile:
 
     @property
     def is_volume(self) -> bool:
-        """True if a simulated volume enforces the I/O limits."""
         return self.enforced_by == "volume"
 
 

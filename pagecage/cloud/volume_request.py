@@ -58,14 +58,12 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
 
 
 def parse_throughput(text: str, kind: VolumeType) -> Fraction:
-    """Return bytes per second; a number without a unit is in the provider's unit."""
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         return Fraction(text) * kind.throughput_unit_bytes
     return parse_exact_bytes(text, "--throughput")
 
 
 def in_unit(bytes_per_second: Fraction, unit_bytes: int) -> str:
-    """Format a throughput in the provider's unit ("250 MiB/s")."""
     return f"{float(bytes_per_second / unit_bytes):g} {'MiB/s' if unit_bytes == MIB else 'MB/s'}"
 
 

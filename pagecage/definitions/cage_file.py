@@ -101,7 +101,6 @@ class LayerLimitTable(StrictTable):
         return self
 
     def to_model(self) -> LayerLimit:
-        """Return the limit."""
         burst = self.iops_burst or self.bandwidth_burst
         rate, unit = (self.iops, "operations") if self.iops else (self.bandwidth, "bytes")
         assert rate is not None  # by the validator
@@ -141,7 +140,6 @@ class LatencyQuantilesTable(StrictTable):
         return self
 
     def to_model(self) -> LatencyQuantiles:
-        """Return the distribution."""
         return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
@@ -218,7 +216,6 @@ class SimulationTable(StrictTable):
         return self
 
     def to_model(self) -> VolumeSimulation:
-        """Return the simulation."""
         return VolumeSimulation(
             tuple(self.limits),
             tuple(self.read_latency),
@@ -383,7 +380,6 @@ class CageFile(DiskTable):
 
     @property
     def simulations(self) -> list[VolumeSimulation]:
-        """The simulations of all disks."""
         tables = (self.simulation, *(disk.simulation for disk in self.disks.values()))
         return [table for table in tables if table]
 

@@ -70,7 +70,6 @@ Collectors = Annotated[
 
 
 def built_in(given: list[CollectorName] | CollectorTables) -> tuple[str, ...]:
-    """Return the collectors of pagecage that a definition uses."""
     return tuple(name for name in given if isinstance(given, list) or given[name] is True)
 
 
@@ -198,7 +197,6 @@ def custom_sections(definition: Tables, path: Path) -> dict[str, str]:
 
 
 def definition_sha256(path: Path, programs: Mapping[str, str]) -> str:
-    """Return the hash of the definition's file and of its own programs."""
     digest = hashlib.sha256(path.read_bytes())
     for name, text in programs.items():
         digest.update(f"\0{name}\0{text}".encode())

@@ -62,7 +62,6 @@ class CheckedBy:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the table, followed by the function."""
         make = self.make or getattr(self.table, "to_model", None)
         return core_schema.no_info_after_validator_function(
             make or (lambda table: source(*dict(table).values())),

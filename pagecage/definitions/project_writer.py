@@ -150,7 +150,6 @@ def _array(words: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a basic string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -214,7 +213,6 @@ TEMPLATES: Mapping[str, WorkloadTemplate] = {
 
 
 def folder_of(name: str) -> str:
-    """Return the folder in the project of a workload."""
     return f"{_FOLDER}/{name}"
 
 

@@ -51,11 +51,9 @@ class DefinitionFiles:
     own: Path | None
 
     def names(self) -> list[str]:
-        """Return all names."""
         return sorted({*_names(self.built_in), *self.own_names()})
 
     def own_names(self) -> list[str]:
-        """Return the names in the user's project."""
         return _names(self.own) if self.own else []
 
     def replacing(self) -> list[str]:
@@ -156,7 +154,6 @@ def _first_error(path: Path, error: ValidationError) -> PagecageError:
 
 
 def _keys_hint(path: Path, key: str) -> str:
-    """Return a hint with the nearest key of the same table (docs/schema/ has all keys)."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable,
         "data": DataTable,
@@ -200,11 +197,9 @@ class Definitions:
         self._articles = cache(read_articles)
 
     def experiment_names(self) -> list[str]:
-        """Return the names of all experiments."""
         return self.experiments.names()
 
     def cage_names(self) -> list[str]:
-        """Return the names of all cages."""
         return self.cages.names()
 
     def experiment(self, name: str) -> Experiment:

@@ -75,7 +75,6 @@ class ServiceKeys(StrictTable):
     )
 
     def service(self) -> ServiceSpec:
-        """Return the load as a trial has it."""
         metrics = {
             name: MetricPattern(one)
             if isinstance(one, str)
@@ -210,7 +209,6 @@ class WorkloadTable(ServiceKeys):
         return self
 
     def to_model(self) -> Workload:
-        """Return the workload as trials have it."""
         command = None
         if self.kind in ("command", "service"):
             paths, timeout_seconds = tuple(self.data_paths), self.timeout_seconds
@@ -278,7 +276,6 @@ class SizeTable(StrictTable):
 
     @property
     def total_bytes(self) -> int | None:
-        """The size of all files together, in bytes."""
         return None if self.dataset is None else self.dataset * self.files
 
 
@@ -308,7 +305,6 @@ class DataTable(StrictTable):
         return self
 
     def to_model(self) -> TrialData:
-        """Return the data as trials have them."""
         lists = {"prepare": tuple(self.prepare), "made_by": tuple(self.made_by)}
         return TrialData(**{**self.model_dump(), **lists})
 
@@ -324,7 +320,6 @@ class SetupStepTable(StrictTable):
     slice: Literal["same", "other"] = "same"
 
     def to_model(self) -> SetupStep:
-        """Return the step as trials have it."""
         return SetupStep(self.program, tuple(self.arguments), self.slice)
 
 

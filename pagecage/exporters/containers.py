@@ -25,13 +25,11 @@ _ENGINE = ("MemoryMax", "CPUQuota", *IO_MAX_KEY)
 
 
 def engine_command(engine: str, cage: Cage, device: str) -> Export:
-    """Return the command of docker-run(1) or podman-run(1)."""
     words = [f"{engine} run", *limit_options(cage, device), "IMAGE"]
     return Export(" \\\n    ".join(words), tuple(_lost_by_engine(cage)))
 
 
 def compose(cage: Cage, device: str) -> Export:
-    """Return a service of a Compose file."""
     service: dict[str, object] = {"image": "IMAGE"}
     memory, swap = cage.properties.get("MemoryMax"), cage.properties.get("MemorySwapMax")
     if memory is not None:  # the engine's limit of swap includes the memory

@@ -33,7 +33,6 @@ class Export:
     end: str = ""
 
     def with_lost(self, lost: LostLimit) -> Export:
-        """Return the export with another lost limit."""
         return replace(self, lost=(lost, *self.lost))
 
     def text(self, about: str) -> str:
@@ -98,7 +97,6 @@ def burst_seconds(bucket: CreditBucket, base: int) -> int:
 
 
 def io_limits(cage: Cage) -> dict[str, int]:
-    """Return the cage's I/O limits by property, in the order of the properties."""
     return {name: cage.properties[name] for name in IO_MAX_KEY if name in cage.properties}
 
 

@@ -51,7 +51,6 @@ def is_aws(document: Document) -> bool:
 
 
 def read_aws(document: Document, selection: Selection) -> ImportResult:
-    """Read the type and the provisioned values of one volume."""
     volume = _one_of(rows(document.tree["Volumes"]), "VolumeId", "volume", selection)
     attached = rows(volume.get("Attachments") or [])
     unsupported = (

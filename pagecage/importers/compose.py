@@ -123,7 +123,6 @@ class ComposeService:
 
 
 def read_service(document: Document, name: str, file: str) -> ComposeService:
-    """Return one service. Raises PagecageError if there is none, or none that can be replayed."""
     services = table(document.tree, "services")
     if name not in services:
         fix = nearest(name, [str(one) for one in services]) if services else f"look into {file}"
@@ -217,7 +216,6 @@ def _list(value: Any) -> list[Any]:
 
 
 def _volumes(value: Any, name: str) -> tuple[list[ServiceVolume], list[str]]:
-    """Return the bind mounts, and a sentence for each other volume."""
     volumes, notes = [], []
     for entry in _list(value):
         found: ServiceVolume | str
@@ -304,13 +302,11 @@ _REFERENCE = re.compile(r"\$\{?[A-Za-z_]")
 
 
 def recognise(document: Document) -> bool:
-    """Return whether this has services, each of them a table."""
     services = table(document.tree, "services")
     return bool(services) and all(isinstance(service, dict) for service in services.values())
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one service. A variable without a value is unsupported, not guessed."""
     services = table(document.tree, "services")
     service, variables = _without_variables(services[selection.choose("service", list(services))])
     limits = table(service, "deploy", "resources", "limits")

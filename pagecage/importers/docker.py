@@ -45,13 +45,11 @@ _SUPPORTED = ("Memory", "MemorySwap", "NanoCpus", "CpuQuota", "CpuPeriod", *_BLO
 
 
 def recognise(document: Document) -> bool:
-    """Return whether this is `docker inspect` of containers."""
     containers = rows(document.tree)
     return bool(containers) and all("HostConfig" in row and "Id" in row for row in containers)
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one container, which are plain numbers in HostConfig."""
     containers = {
         str(row.get("Name") or row["Id"]).lstrip("/"): table(row, "HostConfig")
         for row in rows(document.tree)
@@ -98,7 +96,6 @@ def memory_limits(config: Table) -> Iterator[ImportedLimit]:
 
 
 def cpu_limits(config: Table) -> Iterator[ImportedLimit]:
-    """Read NanoCpus, or CpuQuota and CpuPeriod."""
     nano, quota = int(config.get("NanoCpus") or 0), int(config.get("CpuQuota") or 0)
     period = int(config.get("CpuPeriod") or 0) or 100_000
     if nano > 0:
@@ -111,7 +108,6 @@ def cpu_limits(config: Table) -> Iterator[ImportedLimit]:
 
 
 def block_limits(config: Table) -> Iterator[BlockLimit]:
-    """Read the limits of every block device."""
     for key, name in _BLOCK.items():
         for row in rows(config.get(key) or []):
             basis = f"HostConfig.{key} of {row.get('Path')} = {row.get('Rate')}"

@@ -20,7 +20,6 @@ Found = TypeVar("Found")
 
 @cache
 def importers() -> tuple[Importer, ...]:
-    """Return the formats of all modules of this folder."""
     package = pagecage.importers
     names = [found.name for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     modules = [import_module(name) for name in names]

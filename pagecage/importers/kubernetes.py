@@ -298,13 +298,11 @@ _TEMPLATES = ((), ("template", "spec"), ("jobTemplate", "spec", "template", "spe
 
 
 def recognise(document: Document) -> bool:
-    """Return whether every document in it is a Kubernetes object."""
     objects = rows(document.tree)
     return bool(objects) and all("apiVersion" in row and "kind" in row for row in objects)
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one container of one pod, and of its volume."""
     objects = [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
     pods: dict[str, tuple[Table, Table]] = {}  # with the claims of a StatefulSet
     for item in objects:

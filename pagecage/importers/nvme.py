@@ -69,7 +69,6 @@ def subtract_bins(
 
 
 def count(bins: Sequence[HistogramBin]) -> int:
-    """Return the number of requests in a histogram."""
     return sum(one.count for one in bins)
 
 
@@ -155,12 +154,10 @@ class VolumeCounters:
         }
 
     def sides(self) -> tuple[tuple[str, DirectionCounters], ...]:
-        """Return reads and writes with their names."""
         return (("read", self.reads), ("write", self.writes))
 
 
 def recognise(document: Document) -> bool:
-    """Return whether this is a log that nvme-cli printed as JSON."""
     tree = table(document.tree)
     return "total_read_ops" in tree or any(key in tree for key in _OTHER_LOGS)
 

@@ -45,12 +45,10 @@ REACHED = 0.9
 
 
 def recognise(document: Document) -> bool:
-    """Return whether this is the JSON of a probe."""
     return table(document.tree).get("type") == "probe" and "probe_version" in document.tree
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
-    """Read the results of one probe. Raises PagecageError for an unknown version of the format."""
     tree, rounding = table(document.tree), selection.rounding
     if tree["probe_version"] != VERSION:
         message = f"the probe's format is version {tree['probe_version']}, not {VERSION}"

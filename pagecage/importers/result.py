@@ -63,7 +63,6 @@ class DescribedVolume:
     throughput: int | None = None
 
     def command(self) -> list[str]:
-        """Return the command that prints the limits of this volume."""
         words = ["pagecage", "cage", "show", self.name, "--size", exact_size(self.size_bytes)]
         for option, value in (("--iops", self.iops), ("--throughput", self.throughput)):
             words += [option, str(value)] if value is not None else []

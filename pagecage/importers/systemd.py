@@ -207,7 +207,6 @@ def _result(units: dict[str, UnitProperties], origin: str, selection: Selection)
 
 
 def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:
-    """Return the limits of memory and CPU, and those that are shares of an unknown size."""
     limits: list[ImportedLimit] = []
     unsupported: list[UnsupportedLimit] = []
     is_limited = False
@@ -234,7 +233,6 @@ def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[Uns
 
 
 def block_limits(properties: UnitProperties) -> Iterator[BlockLimit]:
-    """Yield the limits of every block device."""
     for (key, device), written in properties.block.items():
         rate = systemd_bytes(written, _IO_BASE)
         if rate is not None:

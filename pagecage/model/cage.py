@@ -291,7 +291,6 @@ class Cage:
 
     @property
     def limits_io(self) -> bool:
-        """True if any I/O property of any disk is set."""
         return bool(self.disks) or any(name in self.properties for name in IO_MAX_KEY)
 
     @property

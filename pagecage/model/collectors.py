@@ -150,7 +150,6 @@ def _number(value: Any) -> float | None:
 
 
 def fields_of(lines: Iterable[FieldValues]) -> tuple[str, ...]:
-    """Return the names of the fields, in the order in which they were first printed."""
     return tuple(dict.fromkeys(name for line in lines for name in line.values))
 
 

@@ -62,7 +62,6 @@ def require_identifiers(
 
 
 def require_treatment(treatment: Any, where: str) -> None:
-    """Raise PagecageError unless these are levels by factor."""
     if not isinstance(treatment, Mapping) or not all(
         is_identifier(word, TEXT) for pair in treatment.items() for word in pair
     ):

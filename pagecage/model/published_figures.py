@@ -167,7 +167,6 @@ def is_same_rule(planned: JsonView, current: JsonView) -> bool:
 
 
 def rule_sha256(claim: JsonView) -> str:
-    """Return the SHA-256 of a rule's content, the first 16 digits."""
     text = json.dumps(rule_content(claim), sort_keys=True)
     return text_sha256(text)[:16]
 

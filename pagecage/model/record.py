@@ -239,7 +239,6 @@ _TRACE_PATH = re.compile(
 
 
 def record_digest(data: JsonView) -> str:
-    """Return the SHA-256 of a record's JSON data without its own digest."""
     content = {key: value for key, value in data.items() if key != "record_sha256"}
     return hashlib.sha256(_line(content)).hexdigest()
 

@@ -52,7 +52,6 @@ def stall_usec(moment: Moment, resource: str, kind: str) -> float | None:
 
 
 def cpu_usec(moment: Moment) -> float | None:
-    """Return the CPU time that the trial has used, in microseconds."""
     if (cgroup := moment.get("cgroup")) is not None:
         used = (cgroup.get("cpu.stat") or {}).get("usage_usec")
     else:
@@ -111,7 +110,6 @@ class CacheCheck(Section):
     limit_hits: int | None = None
 
     def since(self, before: CacheCheck, key: str) -> int | None:
-        """Return the growth of a figure since an earlier check; None if one lacks it."""
         first, last = getattr(before, key), getattr(self, key)
         return None if first is None or last is None else last - first
 
@@ -225,7 +223,6 @@ class LoadEvidence(Section):
 
     @property
     def cpu_seconds(self) -> float | None:
-        """The CPU time of the load in the measured part; None if unknown."""
         if self.user_seconds is None or self.system_seconds is None:
             return None
         return self.user_seconds + self.system_seconds
@@ -284,7 +281,6 @@ class MeasuredInterval:
         return self.start_monotonic_seconds + self.seconds
 
     def holds(self, monotonic_seconds: float) -> bool:
-        """Return whether a moment lies in it."""
         return self.start_monotonic_seconds <= monotonic_seconds <= self.end_monotonic_seconds
 
 

@@ -200,7 +200,6 @@ def _part(table: JsonView, key: str, kind: type, where: str) -> Any:
 
 
 def plan_sha256(plan: JsonView) -> str:
-    """Return the SHA-256 of a plan without its own digest."""
     return document_sha256(plan, "plan_sha256")
 
 

@@ -278,7 +278,6 @@ def recorded_trial(trial: Trial) -> Json:
 
 
 def recorded_command(command: CommandSpec | None) -> Json | None:
-    """Return the command as JSON data likewise."""
     data: Json | None = to_json(command)
     for variable in ((data or {}).get("image") or {}).get("environment", ()):
         variable["variable_value"] = None
@@ -286,7 +285,6 @@ def recorded_command(command: CommandSpec | None) -> Json | None:
 
 
 def trial_from_json(data: JsonView) -> Trial:
-    """Return the trial of JSON data. Raises PagecageError."""
     return from_json(Trial, data, "trial")
 
 

@@ -29,7 +29,6 @@ _STEPS = 2000
 
 
 def latency_at(quantiles: Quantiles, probability: float) -> float:
-    """Return the latency at a probability in microseconds."""
     if probability <= quantiles[0][0]:
         return quantiles[0][1]
     for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
@@ -40,7 +39,6 @@ def latency_at(quantiles: Quantiles, probability: float) -> float:
 
 
 def mean_us(quantiles: Quantiles) -> float:
-    """Return the mean of a distribution in microseconds."""
     (first_p, first_us), (last_p, last_us) = quantiles[0], quantiles[-1]
     total = first_p * first_us + (1 - last_p) * last_us
     for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):

@@ -17,10 +17,7 @@ A record without `cache.start` does not give the number of CPUs, each of which m
 
 
 def judge_cache_state(record: Record) -> Verdict:
-    """Return `reached`, `not_reached` or `not_applicable` (for `any`).
-
-    A state that was not measured is not reached.
-    """
+    """Return `reached`, `not_reached` (also if it was not measured) or `not_applicable` (`any`)."""
     cache = record.cache
     requested = cache.requested or "any"
     if requested == "any":
@@ -46,7 +43,7 @@ def judge_cache_state(record: Record) -> Verdict:
 
 
 def _warm_layers(record: Record) -> str:
-    """Return what may be in memory although the files' pages are not; empty for other states."""
+    """Return what may be in memory although the files' pages are not."""
     if record.cache.requested != "cold":
         return ""
     metadata = record.cache.metadata
@@ -61,10 +58,7 @@ def _warm_layers(record: Record) -> str:
 
 
 def _contradiction(record: Record) -> str | None:
-    """Return the evidence that the state did not last or was not what the trial read, or None.
-
-    A record older than the cache checks has it from the counters alone.
-    """
+    """Return why the state did not last; for a record without cache checks, by the counters."""
     cache, step, size = record.cache, record.cache.step or {}, record.cache.file_bytes or 0
     asked = requested_bytes(record.workload.program, record.workload.end or {})
     if cache.start:

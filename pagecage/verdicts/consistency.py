@@ -46,7 +46,7 @@ Samples = list[tuple[float, float]]
 
 
 def _figure_contradictions(record: Record) -> Iterator[str]:
-    """Compare figures with the counters and with the workload's own report; each may agree."""
+    """Compare figures with the counters and the workload's own report; one of them must agree."""
     assert record.measured is not None
     end = record.workload.end or {}
     times = [t for t in (end.get("seconds"), record.measured.seconds) if isinstance(t, int | float)]
@@ -82,16 +82,14 @@ def _ratio(above: Any, below: Any) -> float | None:
 
 
 def _outcome_contradictions(record: Record) -> Iterator[str]:
-    """Check that a success is no failure, and that a server did something for its load's figures.
-
-    A server serves until it is ended, so that its status says nothing.
-    """
+    """Check that a success is no failure, and that a server worked for its load's figures."""
     assert record.measured is not None
     if record.outcome == "ok":
         if record.workload.checksum_ok is False:
             yield "the outcome is ok, and the checksum was wrong"
         if final_counter(record, "memory.events", "oom_kill") or record.exit.oom_kill:
             yield "the outcome is ok, and the kernel killed the trial for memory"
+        # A server serves until it is ended, so that its status says nothing.
         if record.exit.status and record.exit.ended_by_itself is not False:
             yield f"the outcome is ok, and the workload ended with status {record.exit.status}"
     used = cpu_seconds(record)
@@ -142,16 +140,12 @@ def _clock_contradictions(record: Record, series: Rows) -> Iterator[str]:
 
 
 def _scaled_bound(seconds: float, least_seconds: float, share: float = SHARE) -> float:
-    """Return how much two clocks may differ over this time: a share of it, within bounds.
-
-    A fixed bound would let pass a pause as long as a short trial, a share alone a minute of a long
-    one.
-    """
+    # A fixed bound would let pass a pause as long as a short trial, a share alone a minute of a
+    # long one.
     return min(LONGEST_SECONDS, max(least_seconds, share * seconds))
 
 
 def _workloads_clock(record: Record) -> Iterator[str]:
-    """Compare the workload's own seconds with the time between `go` and its end."""
     assert record.measured is not None
     own, seconds = (record.workload.end or {}).get("seconds"), record.measured.seconds
     if not isinstance(own, int | float):
@@ -167,7 +161,6 @@ def _workloads_clock(record: Record) -> Iterator[str]:
 
 
 def _outer_clock(record: Record) -> Iterator[str]:
-    """Compare the measured part with the same time on the outer host."""
     assert record.measured is not None
     outer = record.outer_host
     passed = growth(outer.before, outer.after, "unix_seconds") if outer else None
@@ -254,10 +247,7 @@ def watched(
 
 
 def _changed(record: Record, limit: LimitVerdict, series: Rows) -> str | None:
-    """Return a sentence if the kernel held another value, or an ancestor got a tighter one.
-
-    None if pagecage itself rewrites the cap while the trial runs.
-    """
+    """Return a sentence if the kernel held another value, or an ancestor got a tighter one."""
     name, cage, file = limit.property, record.cage, LIMIT_FILE[limit.property]
     expected = (cage.expected or {}).get(file)
     rewritten = (*(one.properties for one in cap_buckets(record)), *cap_changes(record))
@@ -282,10 +272,9 @@ def _changed(record: Record, limit: LimitVerdict, series: Rows) -> str | None:
 
 
 def _sampled(record: Record, file: str, series: Rows) -> list[tuple[str, str]]:
-    """Return the times and values of a limit as sampled until the end of the measured part.
+    """Return times and values of a limit as sampled until the end; only changes are written.
 
-    The sampler writes a limit when it sees another value than before. Limits that a container
-    engine holds are in a cgroup of its own, which is not sampled.
+    Limits that a container engine holds are in a cgroup of its own, which is not sampled.
     """
     if record.measured is None or record.cage.driver_cgroup:
         return []
@@ -362,8 +351,7 @@ def _read_contradictions(record: Record) -> Iterator[str]:
 def read_before_go(record: Record) -> str | None:
     """Return a sentence if the trial itself had read much of its cold files before `go`.
 
-    A program may read a little of them to start; a reader of pagecage's reads nothing. A warm-up
-    or a filled cache that the plan asks for is no finding.
+    A program may read a little of them to start, a reader of pagecage's nothing.
     """
     cache, size = record.cache, record.cache.file_bytes
     if any(arguments in " ".join(record.workload.argv or ()) for arguments in FILLS_CACHE):
@@ -411,22 +399,12 @@ def longest_gap_allowed(seconds: float) -> float:
 
 
 def longest_gap_seconds(record: Record, series: Rows) -> float:
-    """Return the longest time between two samples around the measured part; 0 without any.
-
-    The time after the last sample is none: then the sampler has ended.
-    """
+    """Return the longest time between two samples around the measured part; 0 without any."""
     if record.measured is None:
         return 0.0
     begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
-    pairs = pairwise(series)
-    return max(
-        (
-            later["t"] - earlier["t"]
-            for earlier, later in pairs
-            if begin < later["t"] and earlier["t"] < end
-        ),
-        default=0.0,
-    )
+    pairs = ((a["t"], b["t"]) for a, b in pairwise(series))
+    return max((b - a for a, b in pairs if begin < b and a < end), default=0.0)
 
 
 def _counted(record: Record, series: Rows) -> Iterator[tuple[str, float, float, Samples]]:
@@ -461,10 +439,7 @@ def _outside(record: Record, name: str, low: float, high: float, values: Samples
 
 
 def judge_consistency(record: Record, series: Rows, damage: Sequence[str] = ()) -> Verdict:
-    """Return `consistent`, `contradictory` or `unknown`.
-
-    `damage` has what check_traces() of pagecage/model/run_files.py found.
-    """
+    """Return `consistent`, `contradictory` or `unknown`; `damage` is that of check_traces()."""
     if not record.measured:
         return Verdict("unknown", "The measured part did not end, so there is nothing to compare.")
     found = [

@@ -22,31 +22,24 @@ Rows = Sequence[Row]
 
 
 def on_disk(record: Record, name: str) -> Record:
-    """Return the record with another disk's device, I/O limits and counters in place of the data's.
-
-    It has no files and no figures of the workload, since those are not known by disk.
-    """
-    disk, counters = record.disks[name], record.counters
+    """Return the record with another disk's device, limits and counters, without the files."""
+    disk, counters, unknown = record.disks[name], record.counters, dict.fromkeys(_OF_DISK)
+    before, after = (
+        None if moment is None else {**moment, **((moment.get("disks") or {}).get(name) or unknown)}
+        for moment in (counters.before, counters.after)
+    )
     return replace(
         record,
         device=disk.device,
         cage=disk.cage,
-        counters=replace(
-            counters,
-            before=_moment_on_disk(counters.before, name),
-            after=_moment_on_disk(counters.after, name),
-        ),
+        counters=replace(counters, before=before, after=after),
         cache=CacheEvidence(),
         workload=replace(record.workload, end=None),
         disks={},
     )
 
 
-def _moment_on_disk(moment: Moment | None, name: str) -> Moment | None:
-    if moment is None:
-        return None
-    counted = (moment.get("disks") or {}).get(name) or {"device": None, "lower_device": None}
-    return {**moment, **counted}
+_OF_DISK = ("device", "lower_device")
 
 
 def disk_views(record: Record) -> dict[str, Record]:
@@ -64,15 +57,11 @@ USER_HZ = 100
 
 
 def measured_seconds(record: Record) -> float | None:
-    """Return the length of the measured part; None unless it began and ended."""
     return record.measured.seconds if record.measured else None
 
 
 def whole_seconds(record: Record) -> float | None:
-    """Return the time of the whole pass, scaled if only a part was covered.
-
-    None unless the trial ran to its end or to its time limit.
-    """
+    """Return the time of the whole pass; None unless the trial ran to its end or time limit."""
     if not record.measured or record.outcome not in ("ok", "timed_out"):
         return None
     return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
@@ -94,12 +83,11 @@ def growth(before: Any, after: Any, *path: str) -> float | None:
 
 
 def counter(record: Record, moment: str, *path: str) -> Any:
-    """Return a counter at `before`, `after` or `totals`; None if a key of the path is missing."""
+    """Return a counter at `before`, `after` or `totals`; None if unknown."""
     return figure(getattr(record.counters, moment), *path)
 
 
 def difference(record: Record, *path: str) -> float | None:
-    """Return the growth of a counter from `before` to `after`."""
     return growth(record.counters.before, record.counters.after, *path)
 
 
@@ -114,27 +102,17 @@ def io_difference(record: Record, key: str) -> float | None:
 
 
 def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
-    """Return the I/O of the measured part and its length in seconds.
-
-    If the part did not end, both cover the workload's whole life.
-    """
+    """Return the I/O and seconds of the measured part; without an end, of the workload's life."""
     moved, seconds = io_difference(record, key), measured_seconds(record)
     if moved is not None and seconds:
         return moved, seconds
-    total, life = io_at(record, "totals", key), phase_seconds(record, "run")
+    life = next((phase.seconds for phase in record.phases if phase.name == "run"), None)
+    total = io_at(record, "totals", key)
     return (total, life) if total is not None and life else None
 
 
-def phase_seconds(record: Record, name: str) -> float | None:
-    """Return the length of one phase of the trial."""
-    return next((phase.seconds for phase in record.phases if phase.name == name), None)
-
-
 def final_counter(record: Record, *path: str) -> Any:
-    """Return a counter of the slice at the end of the trial, or else at `end`.
-
-    The slice belongs to the trial alone, so its counters began at 0.
-    """
+    """Return a counter of the slice, which began at 0, at the end of the trial or else at `end`."""
     total = counter(record, "totals", "cgroup", *path)
     return total if total is not None else counter(record, "after", "cgroup", *path)
 
@@ -146,7 +124,6 @@ def stalled_seconds(record: Record, resource: str, kind: str = "some") -> float 
 
 
 def cpu_seconds(record: Record) -> float | None:
-    """Return the CPU time of the trial in the measured part."""
     used = _grown(record, cpu_usec)
     return None if used is None else used * 1e-6
 
@@ -168,10 +145,7 @@ def disk_bytes(record: Record, direction: str) -> float | None:
 
 
 def host_cpu_seconds(record: Record, *states: str) -> float | None:
-    """Return the time that this machine's CPUs spent in these states, summed over all CPUs.
-
-    Source: proc_stat(5). `steal` is the time that a hypervisor took.
-    """
+    """Return the time of all CPUs of the machine in these states (proc_stat(5))."""
     before, after = (counter(record, at, "host", "stat") for at in ("before", "after"))
     return cpu_seconds_between(before or {}, after or {}, *states)
 

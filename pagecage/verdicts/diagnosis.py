@@ -45,10 +45,8 @@ from pagecage.verdicts.windows import (
 class Diagnosis:
     """The binding limit, its `share` of the measured time, and the traffic in every second.
 
-    `property` is the systemd property of the cap. `sequential_seconds` is the least time in which
-    the caps allow the files to be read once, in order. `read` and `write` cover the whole measured
-    part; they are None if it did not end. `disk` is the disk of the limit; None with one disk, or
-    if the limit is not on a disk. `others` has the traffic of disks beside the data directory's.
+    `disk` is None with one disk, or if the limit is not on a disk. `read` and `write` cover the
+    measured part; None if it did not end. `others` has the traffic of the cage's other disks.
     """
 
     bound_by: str
@@ -65,21 +63,25 @@ class Diagnosis:
 
 def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Diagnosis:
     """Return the diagnosis from a record, its binding verdict and its windows (may be empty)."""
+    killed = ""
+    if final_counter(record, "memory.events", "oom_kill"):
+        killed = (
+            "The OOM killer ended the program: it needs more memory than the"
+            f" {_memory_limit(record)}. Only more memory helps."
+        )
+    name = binding.verdict
     if not windows or not binding.shares:
-        sentence = _oom_kill_sentence(record) or binding.reason
-        return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
+        return Diagnosis(name, killed or binding.reason, share=binding.shares.get(name))
     caps = _held_by(windows, [full_caps(window) for window in windows]) if record.disks else []
     evidence = _evidence(record, binding, windows, caps)
-    killed = _oom_kill_sentence(record)
-    of_limit = _LIMIT_SENTENCES[binding.verdict](evidence)
-    sentences = [killed] if killed else [of_limit, *_remarks(evidence)]
+    sentences = [killed] if killed else [_LIMIT_SENTENCES[name](evidence), *_remarks(evidence)]
     sentences += [
         _other_cap(held)
         for held in caps
         if held.limit.disk != evidence.disk and held.share >= WORTH_NAMING
     ]
     return Diagnosis(
-        bound_by=binding.verdict,
+        bound_by=name,
         sentence=" ".join(sentences),
         property=evidence.cap_property,
         disk=evidence.disk,
@@ -92,10 +94,6 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     )
 
 
-MUCH_FASTER = 0.8
-"""Sequential reading is mentioned if it would take less than this share of the trial's time."""
-
-
 def _evidence(
     record: Record, binding: BindingVerdict, windows: Sequence[Window], caps: Sequence[HeldWindows]
 ) -> Evidence:
@@ -103,35 +101,19 @@ def _evidence(
 
     `caps` are those of all disks that held the program back; empty with one disk.
     """
-    name, limits = (
-        binding.verdict,
-        [binding_limit(window, record.cage.requested or {}) for window in windows],
-    )
-    found = caps
+    name, found = binding.verdict, caps
+    limits = [binding_limit(window, record.cage.requested or {}) for window in windows]
     if record.disks and name == "device":
         found = _held_by(windows, [[limit] for limit in limits])
-    of_disk = next((held for held in found if held.limit.name == name), None)
-    if of_disk:
-        prop, disk = of_disk.limit.property, of_disk.limit.disk
-        view, held = record if disk == DATA_DISK else on_disk(record, disk), of_disk.windows
-    else:
-        properties = {limit.property for limit in limits if limit.name == name and limit.property}
-        prop = max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
-        held = [w for w, limit in zip(windows, limits, strict=True) if limit.name == name]
-        view = record
-    in_order = sequential_seconds(view)
-    whole = view.response.get("full_pass_seconds") or measured_seconds(view)
-    is_faster = in_order is not None and whole and in_order < MUCH_FASTER * whole
-    return Evidence(
-        binding,
-        prop,
-        view,
-        held or windows,
-        sequential_seconds=in_order if is_faster else None,
-        drained_seconds=drained_after_seconds(view),
-        disk=of_disk.limit.disk if of_disk else None,
-        disk_share=of_disk.share if of_disk else None,
-    )
+    if of_disk := next((held for held in found if held.limit.name == name), None):
+        disk = of_disk.limit.disk
+        view = record if disk == DATA_DISK else on_disk(record, disk)
+        share = of_disk.share
+        return Evidence(binding, of_disk.limit.property, view, of_disk.windows, share, disk)
+    properties = {limit.property for limit in limits if limit.name == name and limit.property}
+    prop = max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
+    held = [w for w, limit in zip(windows, limits, strict=True) if limit.name == name]
+    return Evidence(binding, prop, record, held or windows, binding.shares[name])
 
 
 DEFAULT_READ_AHEAD_KB = 128
@@ -158,15 +140,11 @@ def sequential_seconds(record: Record) -> float | None:
 WORTH_NAMING = 0.15
 """Least share of the time for which a second limit is named."""
 FULL = 0.9
-"""From this share on, a cap is called full."""
 
 
 @dataclass(frozen=True)
 class HeldWindows:
-    """The windows in which a limit of one disk held the program back, and their share of the time.
-
-    The windows are those of that disk.
-    """
+    """The windows, on its disk, in which a limit held the program back; their share of the time."""
 
     limit: BindingLimit
     windows: Sequence[Window]
@@ -187,7 +165,6 @@ def _held_by(
 
 
 def _other_cap(held: HeldWindows) -> str:
-    """Return a sentence on a cap of another disk that held the program back as well."""
     prop = held.limit.property or ""
     moved = traffic("write" if "Write" in prop else "read", held.windows)
     if "IOPS" in prop:
@@ -205,32 +182,20 @@ def _other_cap(held: HeldWindows) -> str:
 class Evidence:
     """The material for the sentences of a diagnosis.
 
-    `held_windows` are the windows in which the verdict's limit held the program back; at least one.
-    `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
-    the moment after `go` at which burst credits ran out; None if they did not. With several disks
-    `disk` is that of the limit, of which the record and the windows then are, and `disk_share` the
-    share of the time for which it held.
+    `held_windows` are those in which the verdict's limit held the program back, for `share` of the
+    time; at least one. With several disks, record and windows are as seen from the limit's `disk`.
     """
 
     binding: BindingVerdict
     cap_property: str | None
     record: Record
     held_windows: Sequence[Window]
-    sequential_seconds: float | None
-    drained_seconds: float | None
+    share: float
     disk: str | None = None
-    disk_share: float | None = None
 
     @property
     def requested(self) -> Mapping[str, object]:
-        """The cage's properties."""
         return self.record.cage.requested or {}
-
-    @property
-    def share(self) -> float:
-        """The share of the measured time in which the limit held the program back."""
-        known = self.disk_share
-        return self.binding.shares[self.binding.verdict] if known is None else known
 
     @property
     def of_disk(self) -> str:
@@ -245,11 +210,6 @@ class Evidence:
             return "write" if "Write" in self.cap_property else "read"
         read, write = (traffic(name, self.held_windows).bytes for name in ("read", "write"))
         return "write" if write > read else "read"
-
-    @property
-    def base_cap(self) -> float | None:
-        """The value that the cage requests for the cap; credits or a shared limit may change it."""
-        return requested_caps(self.record).get(self.cap_property or "")
 
     @property
     def traffic(self) -> Traffic:
@@ -273,15 +233,6 @@ class Evidence:
         return (total(figure, self.held_windows) or 0.0) / seconds
 
 
-def _oom_kill_sentence(record: Record) -> str | None:
-    if not final_counter(record, "memory.events", "oom_kill"):
-        return None
-    return (
-        "The OOM killer ended the program: it needs more memory than the"
-        f" {_memory_limit(record)}. Only more memory helps."
-    )
-
-
 def _iops(evidence: Evidence) -> str:
     traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap
     rate, remedy = format_rate(traffic.bytes_per_second), ""
@@ -301,7 +252,6 @@ WASTEFUL = 1.5
 
 
 def _bandwidth(evidence: Evidence) -> str:
-    """Return the cap, and the amplification if the disk delivered much more than requested."""
     traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap or 0.0
     iops = f" of {traffic.iops_cap:,.0f}" if traffic.iops_cap else ""
     less = "reading" if evidence.direction == "read" else "writing"
@@ -327,7 +277,8 @@ def _cap_sentence(
     evidence: Evidence, format_cap: Callable[[float], str], in_force: float, rate: float
 ) -> str:
     """Return the cap, its average if it was changed, whether it was full, and the I/Os' size."""
-    base, kind, share = evidence.base_cap, evidence.direction, _format_percent(evidence.share)
+    kind, share = evidence.direction, _format_percent(evidence.share)
+    base = requested_caps(evidence.record).get(evidence.cap_property or "")
     cap = f"The {format_cap(base or in_force)} cap on {kind}s{evidence.of_disk}"
     if base and not 1 / CHANGED <= in_force / base <= CHANGED:
         cause = "with burst credits" if in_force > base else "because reads and writes share it"
@@ -427,7 +378,6 @@ REREAD = 0.25
 
 
 def _remarks(evidence: Evidence) -> Iterator[str]:
-    """Yield the further causes and remarks, in the order of the diagnosis."""
     record, verdict = evidence.record, evidence.binding.verdict
     shares = {**evidence.binding.shares, verdict: 0.0}
     second = max(shares, key=lambda n: shares[n])
@@ -439,10 +389,10 @@ def _remarks(evidence: Evidence) -> Iterator[str]:
             "The trial began without burst credits. They refill while the program uses less than"
             " the base rate."
         )
-    elif evidence.drained_seconds is not None:
+    elif (drained := drained_after_seconds(record)) is not None:
         yield (
-            f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the"
-            " base rate was left."
+            f"Burst credits ran out after {format_seconds(drained)}. Then only the base rate was"
+            " left."
         )
     yield from _shared_limit(evidence)
     is_capped = verdict in ("iops", "bandwidth")
@@ -476,10 +426,7 @@ _DISK_COUNTERS = {
 
 
 def _merged_requests(evidence: Evidence) -> Iterator[str]:
-    """Yield the size of the disk's requests if the kernel merged I/Os after io.max counted them.
-
-    It explains why iostat shows fewer requests than the cap counts.
-    """
+    """Yield why iostat shows fewer requests than the cap counts: the kernel merged them later."""
     record, (requests, sectors, ios) = evidence.record, _DISK_COUNTERS[evidence.direction]
     found, moved = (difference(record, "device", key) for key in (requests, sectors))
     counted = io_difference(record, ios)
@@ -497,7 +444,6 @@ SHARED_GRACE = 1.03
 
 
 def _shared_limit(evidence: Evidence) -> Iterator[str]:
-    """Yield how far reads and writes together used a limit that they share at the provider."""
     most = max(shared_limits(evidence.record), key=lambda limit: limit.used, default=None)
     if most is None:
         return
@@ -524,20 +470,22 @@ def _reread_sentence(evidence: Evidence) -> str:
     return f"{_format_percent(evidence.reread_share)} of the bytes read had been in memory before."
 
 
-_READ_LIMITS = ("bandwidth", "iops", "memory")
+MUCH_FASTER = 0.8
+"""Sequential reading is mentioned if it would take less than this share of the trial's time."""
 
 
 def _sequential_reading(evidence: Evidence) -> Iterator[str]:
-    seconds, size = evidence.sequential_seconds, evidence.record.cache.file_bytes
-    is_read = evidence.direction == "read" and evidence.binding.verdict in _READ_LIMITS
-    if seconds is None or not is_read:
+    record, limit, memory = evidence.record, evidence.requested.get("MemoryMax"), ""
+    seconds, size = sequential_seconds(record), record.cache.file_bytes
+    whole = record.response.get("full_pass_seconds") or measured_seconds(record)
+    is_read = evidence.binding.verdict in ("bandwidth", "iops", "memory")
+    if not is_read or evidence.direction != "read" or seconds is None or not whole:
         return
-    limit, memory = evidence.requested.get("MemoryMax"), ""
     if isinstance(limit, int) and size is not None and limit < size:
         memory = f", but they do not fit into {format_bytes(limit)} of memory"
-    yield (
-        f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."
-    )
+    if seconds < MUCH_FASTER * whole:
+        took = f"would take about {format_seconds(seconds)}{memory}"
+        yield f"Reading the files once, sequentially, {took}."
 
 
 BUSY_LOAD = 0.9
@@ -545,7 +493,6 @@ BUSY_LOAD = 0.9
 
 
 def _busy_load(evidence: Evidence) -> Iterator[str]:
-    """Yield that a service's load used its CPUs, so that it may be what limits the figures."""
     load, seconds = evidence.record.load, measured_seconds(evidence.record)
     if not load.cpus or load.cpu_seconds is None or not seconds:
         return

@@ -47,11 +47,7 @@ _EMULATION = {
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The verdicts on one trial.
-
-    `reasons` are the sentences that exclude the trial. An excluded trial is shown, but not
-    averaged.
-    """
+    """The verdicts on one trial. An `excluded` one, for `reasons`, is shown but not averaged."""
 
     limits: tuple[LimitVerdict, ...]
     cache_state_reached: Verdict
@@ -105,8 +101,7 @@ def evaluate(
 ) -> Verdicts:
     """Return all verdicts on a record and its sampler series; docs/METHODOLOGY.md has the rules.
 
-    `damage` has a sentence about each trace that is missing or altered (check_traces()). `repeats`
-    are the other repeats of its treatment. The result depends on the arguments alone.
+    `damage` is that of check_traces(). `repeats` are the other repeats of its treatment.
     """
     speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
     cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)

@@ -22,7 +22,6 @@ from pagecage.verdicts.windows import (
 
 
 def amplification(record: Record) -> Amplification:
-    """Return the bytes that the disk delivered per requested byte and per distinct byte."""
     moved, end = io_difference(record, "rbytes"), record.workload.end or {}
     requested, distinct = end.get("bytes"), end.get("distinct_bytes")
     if moved is None or not (requested or distinct):
@@ -43,10 +42,9 @@ def time_floor(record: Record) -> TimeFloor:
 
     With several disks it is that of the slowest one. The verdict is `unknown` without caps.
     """
+    views = disk_views(record)
     floors = {"": _disk_floor(record)}
-    floors |= {
-        f"On the disk {name}, ": _disk_floor(view) for name, view in disk_views(record).items()
-    }
+    floors |= {f"On the disk {name}, ": _disk_floor(view) for name, view in views.items()}
     where, floor = max(floors.items(), key=lambda one: one[1].floor_seconds or 0.0)
     return replace(floor, reason=where + floor.reason)
 
@@ -75,10 +73,7 @@ def _disk_floor(record: Record) -> TimeFloor:
 
 
 def least_seconds(record: Record, name: str, moved: float) -> float:
-    """Return the least time for this many bytes or I/Os under one cap.
-
-    The cap's bucket holds the credits that it had when the trial began.
-    """
+    """Return the least time for this many bytes or I/Os under one cap and its first credits."""
     for one in cap_buckets(record):
         if name in one.properties:
             return one.bucket.least_seconds(moved)
@@ -93,10 +88,7 @@ _CAPS = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """The traffic in one direction over some time.
-
-    The caps are the averages of those in force; None if the direction has no cap.
-    """
+    """The traffic in one direction; the caps are averages of those in force, None without one."""
 
     bytes: float
     ios: float
@@ -117,10 +109,9 @@ class DiskTraffic:
 
 @dataclass(frozen=True)
 class TrafficSecond:
-    """One second of the measured part: its binding limit and the traffic in each direction.
+    """One second of the measured part: its binding limit, and the traffic of each disk.
 
-    `property` is the systemd property of the cap that bound, and `disk` its disk. `read` and
-    `write` are those of the data directory's disk, `others` those of the cage's other disks.
+    `read` and `write` are those of the data directory's disk, `others` those of the others.
     """
 
     start_seconds: float
@@ -137,7 +128,7 @@ class TrafficSecond:
 
 
 def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
-    """Return the traffic of one window or more in one direction, `read` or `write`."""
+    """Return the traffic of windows, at least one, in one direction: `read` or `write`."""
     seconds, (bandwidth, iops) = sum(window.seconds for window in windows), _CAPS[direction]
     moved, ios = (
         sum(window.moved[IO_STAT_KEY[prop]] for window in windows) for prop in (bandwidth, iops)
@@ -179,7 +170,7 @@ def second_by_second(
 ) -> tuple[TrafficSecond, ...]:
     """Return every second of the measured part, from the windows that begin in it.
 
-    The limit of a second is the one with the most time, the first of equal ones.
+    Its limit is the one with the most time.
     """
     groups: dict[int, list[Window]] = {}
     for window in windows:
@@ -216,10 +207,9 @@ IDLE = 0.5
 class DemandWindow:
     """One window of a trial: the I/O that it needs under any limits, and its time without them.
 
-    `seconds` is its measured length. `own_seconds` is the time in which no task waited for the
-    disk, `disk_seconds` that in which tasks waited for the disk itself and not at a limit,
-    `hidden_seconds` that in which the disk worked beside the program. `requests` are those of the
-    disk after merging, `queued_seconds` the sum of their times there; both are None if unknown.
+    In `own_seconds` no task waited for the disk, in `disk_seconds` tasks waited for the disk itself
+    and not at a limit, in `hidden_seconds` the disk worked beside the program. `requests` are those
+    of the disk after merging, `queued_seconds` the sum of their times there; None if unknown.
     """
 
     moved: Mapping[str, float]
@@ -233,7 +223,6 @@ class DemandWindow:
 
     @property
     def free_seconds(self) -> float:
-        """The time of the window without limits."""
         return self.own_seconds + self.disk_seconds
 
 
@@ -242,9 +231,8 @@ class IoDemand:
     """The windows of a trial.
 
     `used_share` is the share of a cap that the program used while one held it back; 1 if none did.
-    `covered_share` is the share of the whole pass that the trial covered. `largest_request_bytes`
-    is the disk's bound on one request; None if unknown. If `is_emulated`, the program's own time is
-    several times that of a real CPU.
+    The trial covered `covered_share` of the whole pass. `largest_request_bytes` is the disk's bound
+    on one request. If `is_emulated`, the program's own time is several times that of a real CPU.
     """
 
     windows: tuple[DemandWindow, ...]
@@ -255,7 +243,6 @@ class IoDemand:
 
     @property
     def free_seconds(self) -> float:
-        """The time of the whole pass without limits."""
         return sum(window.free_seconds for window in self.windows) / self.covered_share
 
     def total(self, key: str) -> float:
@@ -270,7 +257,6 @@ class IoDemand:
 
     @property
     def capped_share(self) -> float:
-        """The share of the trial's time in windows that a cap held back."""
         seconds = sum(window.seconds for window in self.windows)
         return sum(window.seconds for window in self.windows if window.is_capped) / seconds
 
@@ -340,10 +326,9 @@ def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) 
 
 
 def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
-    """Return the least time under the caps as a share of the time taken.
+    """Return the least time under the caps as a share of the time taken, without slow windows.
 
-    A window whose time without caps is longer than that least time is left out: a slow disk near a
-    cap explains it, and not the cap.
+    A window whose time without caps is longer than that least time shows a slow disk, not the cap.
     """
     seconds, least = 0.0, 0.0
     for window, demand in capped:
@@ -354,26 +339,22 @@ def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
 
 
 def _demand_window(record: Record, window: Window) -> DemandWindow:
-    """Return what a window needs. One that no cap held keeps its whole length.
-
-    A program that awaits its reads asynchronously does not wait by pressure. Near a cap it is taken
-    to wait if it is idle. A disk that holds requests back itself has them wait in its queue. Its
-    own work is then that at the latency of a single read.
-    """
+    """Return what a window needs. One that no cap held keeps its whole length."""
     busy, queued = window.disk_busy or 0.0, window.disk_queued
     near = window
     if window.cpu is not None and window.seconds - window.cpu - busy >= IDLE * window.seconds:
+        # Pressure does not count a program that awaits its reads asynchronously.
         near = replace(window, waited_io=window.seconds)
     is_capped = binding_limit(near, record.cage.requested or {}).property is not None
     driver = (record.cage.driver or {}).get("name")
     if is_capped and (record.cage.enforced_by == "volume" or driver == "qemu-throttle"):
+        # Requests that the disk itself holds back wait in its queue, for longer than it works.
         alone = (window.disk_requests or 0.0) * (record.device.read_latency_us or 0.0) / 1e6
         busy, queued = min(busy, alone), min(queued or 0.0, alone)
     waited = min(window.waited_io or 0.0, window.seconds)
     disk = min(busy, waited)
     own = window.seconds - (waited if is_capped else disk)
     if is_capped and waited < WAITING * window.seconds:
-        # The program awaits its reads asynchronously, and pressure does not count that.
         own = min(window.seconds, window.cpu or 0.0)
         disk = min(window.seconds - own, busy)
     return DemandWindow(

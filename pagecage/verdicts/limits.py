@@ -83,7 +83,6 @@ def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
 
 
 def measured_caps(record: Record) -> dict[str, float]:
-    """Return the average of each cap in the measured part; the requested caps if it never began."""
     within = record.measured
     if not within:
         return requested_caps(record)
@@ -91,7 +90,6 @@ def measured_caps(record: Record) -> dict[str, float]:
 
 
 def cap_change_count(record: Record, name: str) -> int:
-    """Return how many times the cap of one property changed within the measured part."""
     if not (within := record.measured):
         return 0
     start, end = within.start_monotonic_seconds, within.end_monotonic_seconds
@@ -154,7 +152,6 @@ class SharedLimit:
 
     @property
     def used(self) -> float:
-        """The I/O of both, as a share of what the provider would have allowed."""
         return self.least_seconds / self.seconds
 
 
@@ -191,7 +188,6 @@ def amount(name: str, value: float) -> str:
 
 
 def calibration_of(record: Record, name: str) -> Row:
-    """Return the calibration's result for a property; empty without one."""
     return (record.cage.calibration or {}).get(name) or {}
 
 
@@ -212,7 +208,6 @@ def observed_use(record: Record, name: str) -> float | None:
 
 
 def format_use(name: str, observed: float | None) -> str:
-    """Return the trial's use as a clause."""
     return (
         "the trial's use is not known"
         if observed is None

@@ -65,7 +65,6 @@ class VolumeAccount:
     has_latency: bool
 
     def covering(self, name: str) -> list[AccountedLimit]:
-        """Return the limits on the I/O that a property limits."""
         return [limit for limit in self.limits if name in limit.properties]
 
 
@@ -118,7 +117,6 @@ def use_by_account(record: Record, name: str) -> float | None:
 
 
 def overrun_by_account(record: Record, name: str) -> str | None:
-    """Return a sentence if the volume let more through than a limit allows."""
     account = volume_account(record)
     for limit in account.covering(name) if account else ():
         least = limit.bucket.least_seconds(limit.used)
@@ -131,7 +129,6 @@ def overrun_by_account(record: Record, name: str) -> str | None:
 
 
 def reached_by_account(record: Record, name: str) -> str | None:
-    """Return a sentence if requests waited for a limit, by the volume's account."""
     account = volume_account(record)
     limits = account.covering(name) if account else []
     met = max(limits, key=lambda limit: limit.exceeded_seconds, default=None)

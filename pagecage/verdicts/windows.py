@@ -83,7 +83,6 @@ class Window:
 
     @property
     def by_disk(self) -> dict[str, Window]:
-        """The window on each disk, the data directory's first."""
         return {DATA_DISK: self, **self.others}
 
 
@@ -377,7 +376,6 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
 def _shares(
     named: Sequence[tuple[Sequence[str | None], float]], names: Sequence[str | None]
 ) -> dict[str, float]:
-    """Return each name's share of the time, without names that have none."""
     total = sum(seconds for _, seconds in named)
     shares = {name: sum(s for found, s in named if name in found) / total for name in names if name}
     return {name: share for name, share in shares.items() if share}
