@@ -108,10 +108,7 @@ def distributions(
 
 @dataclass(frozen=True)
 class InstanceCaps:
-    """Limits of an instance on its disks, in I/Os and bytes per second.
-
-    Reads and writes share a burst rate, which lasts `burst_seconds` at full use.
-    """
+    """An instance's limits on its disks, per second; it bursts for `burst_seconds` at full use."""
 
     read_iops: Fraction
     write_iops: Fraction
@@ -124,10 +121,7 @@ class InstanceCaps:
 
 @dataclass(frozen=True)
 class InstanceType:
-    """One type of instance.
-
-    `memory_bytes` is its nominal memory; None if the catalogue has none.
-    """
+    """One type of instance; `memory_bytes` is None if the catalogue has none."""
 
     name: str
     memory_bytes: int | None
@@ -234,11 +228,7 @@ class VolumeBurstTable(ExactTable):
 
 @dataclass(frozen=True)
 class BurstRule:
-    """A rate above the base, for as long as a bucket of `credits` or a time of `seconds` allows.
-
-    A time amounts to a bucket of (rate - base) * seconds. Without either, the burst lasts without
-    limit.
-    """
+    """A rate above the base while `credits`, or (rate - base) * `seconds`, last; or without end."""
 
     rate: Formula
     credits: Formula | None = None
@@ -438,10 +428,7 @@ class Provider(ExactTable):
 
 
 def read_offers(folder: Path) -> tuple[Provider, ...]:
-    """Read every provider of the catalogue, sorted by name.
-
-    Raises PagecageError naming file and key.
-    """
+    """Read every provider, sorted by name. Raises PagecageError naming file and key."""
     providers = []
     for path in sorted(folder.glob("*.toml")):
         try:

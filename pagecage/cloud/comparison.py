@@ -81,10 +81,9 @@ class LeftOut:
 def compare_volumes(
     demand: IoDemand, question: VolumeQuestion
 ) -> tuple[list[VolumeRow], list[LeftOut]]:
-    """Predict a trial's time on the volumes of a question, in the order of their rates.
+    """Predict a trial's time on the volumes of a question, those that reach its target first.
 
-    With a target, the volumes that reach it come first. Raises PagecageError if no provider has the
-    instance of the question.
+    Others follow in the order of their rates. Raises PagecageError if no provider has the instance.
     """
     rows, left_out = list[VolumeRow](), list[LeftOut]()
     for provider, kind in offered_types(question):
@@ -126,10 +125,7 @@ def _offer(provider: Provider, kind: VolumeType, question: VolumeQuestion) -> Vo
 
 
 def offered_types(question: VolumeQuestion) -> list[tuple[Provider, VolumeType]]:
-    """Return the types of the question's providers, or of those that have its instance.
-
-    Raises PagecageError if none has it, or if no type matches.
-    """
+    """Return the types to compare. Raises PagecageError if no provider has the instance."""
     name, providers = question.instance, question.providers
     if name is not None:
         providers = tuple(one for one in providers if has_instance(one, name))
@@ -166,10 +162,7 @@ def answer(
 
 @dataclass(frozen=True)
 class InstanceRow:
-    """The prediction for instances with the same limits.
-
-    `types` are the volume types to which the limits apply; empty for all of the provider.
-    """
+    """The prediction for instances of the same limits, for `types` or, if empty, for all."""
 
     provider: str
     names: tuple[str, ...]
@@ -179,11 +172,7 @@ class InstanceRow:
 
 
 def compare_instances(demand: IoDemand, question: VolumeQuestion) -> list[InstanceRow]:
-    """Predict a trial's time under the limits of each instance alone, the slowest first.
-
-    Volume and instance limit at the same time, so a volume on an instance takes at least the longer
-    of the two times.
-    """
+    """Predict a trial's time under each instance's limits alone, the slowest first."""
     offered = offered_types(question)
     rows = []
     for provider in {provider.name: provider for provider, _ in offered}.values():

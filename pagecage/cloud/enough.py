@@ -27,10 +27,7 @@ _BOTH = "reads and writes"
 
 @dataclass(frozen=True)
 class IoAmount:
-    """The I/O of a program: bytes, and the number of requests that move them.
-
-    `depth` is the number of requests in flight; None if unknown.
-    """
+    """The I/O of a program; `depth` is the number of requests in flight, None if unknown."""
 
     read_bytes: int = 0
     reads: int = 0
@@ -41,11 +38,7 @@ class IoAmount:
 
 @dataclass(frozen=True)
 class LimitFloor:
-    """The least time that one limit allows.
-
-    `limit` is the quantity that it limits, `by` the layer that sets it. `amount` is in bytes or
-    operations, as the provider counts them.
-    """
+    """The least time that one `limit`, set by a layer, allows for bytes or operations."""
 
     limit: str
     by: str
@@ -54,11 +47,7 @@ class LimitFloor:
 
 
 def time_floors(profile: LimitProfile, io: IoAmount) -> list[LimitFloor]:
-    """Return the least time by each limit of each layer, the longest first.
-
-    The first of them is the least time of the whole, because all limits hold at the same time.
-    Limits that the amount does not touch are left out.
-    """
+    """Return the least time by each limit that the I/O touches, the longest first."""
     found = [*_rate_floors(profile, io), *_latency_floors(profile, io)]
     return sorted(found, key=lambda floor: floor.seconds, reverse=True)
 
@@ -98,11 +87,7 @@ def _rate_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
 
 
 def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
-    """Return the fewest operations that the provider may count for these requests.
-
-    Larger requests count as several. If the provider merges, adjacent ones may count as one, so
-    only the bytes are a lower bound.
-    """
+    """Return the fewest operations that the provider may count; after merging, bytes decide."""
     accounting = profile.accounting
     if accounting is None or not accounting.io_size_bytes:
         return requests
@@ -129,10 +114,7 @@ def counting_notes(profile: LimitProfile, io: IoAmount) -> Iterator[str]:
 
 
 def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
-    """Yield the time of requests one after the other, `depth` of them in flight.
-
-    Requests that draw from a distribution take its mean, which is that of many requests.
-    """
+    """Yield the time of requests one after the other, by their least or their mean latency."""
     simulation = profile.simulation if profile.is_volume else None
     for direction, requests, size_bytes in (
         ("read", io.reads, io.read_bytes),
@@ -190,19 +172,13 @@ class VolumeOffer:
         return self._sized(sizes[number])
 
     def fastest(self, seconds: Callable[[LimitProfile], float]) -> VolumeRequest:
-        """Return the fastest volume: the largest, or of tiers, which may lose a burst, the best.
-
-        Raises PagecageError if none is sold.
-        """
+        """Return the fastest volume sold: the largest, or the best of tiers. Raises PagecageError."""
         sizes = self._sizes()
         requests = [self._fastest_of(size) for size in (sizes if self.kind.tiers else sizes[-1:])]
         return min(requests, key=lambda request: seconds(self.profile(request)))
 
     def smallest(self, is_enough: Callable[[LimitProfile], bool]) -> VolumeRequest:
-        """Return the smallest volume that is enough: by size, then IOPS, then throughput.
-
-        The fastest one must be enough.
-        """
+        """Return the smallest that is enough by size, IOPS, throughput; the fastest must be."""
 
         def suits(request: VolumeRequest) -> bool:
             return self._is_sold(request) and is_enough(self.profile(request))
@@ -294,10 +270,9 @@ def choose(
 ) -> VolumeRequest:
     """Return the smallest volume that brings the run under a time.
 
-    The upper end of the range counts. Where that is out of reach, the expected time counts, and
-    where that is out of reach too, the volume is as fast as the fastest. Without a time it is the
-    smallest volume with its included rates; of a type that includes none, it is as fast as the
-    fastest. The volume may not be sold if the fixed values exclude each other.
+    The upper end of the range counts, else the expected time, else that of the fastest volume.
+    Without a time it is the smallest volume with its included rates, if it includes any. It may not
+    be sold if the fixed values exclude each other.
     """
     if under_seconds is None and offer.includes_rates:
         return offer.plain()

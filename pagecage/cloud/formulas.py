@@ -19,10 +19,7 @@ FULLNESS = {"full": Fraction(1), "half": Fraction(1, 2), "drained": Fraction(0)}
 
 @dataclass(frozen=True)
 class LimitLayer:
-    """The limit of the volume or of the instance, in I/Os or bytes per second.
-
-    `by` names which. A `burst` with `credits` of None has no end.
-    """
+    """The limit of the volume or instance; a `burst` without `credits` has no end."""
 
     by: str
     base: Fraction
@@ -45,10 +42,9 @@ class LimitLayer:
 
 @dataclass(frozen=True)
 class RatePeriod:
-    """A period of constant rate under full demand, and the layer that sets it.
+    """A period of constant rate under full demand, set by a layer; the last has no end.
 
-    `seconds` is None for the last period, which has no end. `credits_of` is the layer whose credits
-    end the period, which need not be the one that sets the rate.
+    The credits of the layer `credits_of`, maybe another, end it.
     """
 
     rate: Fraction
@@ -58,10 +54,9 @@ class RatePeriod:
 
 
 def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[RatePeriod, ...]:
-    """Return the rates over time for a program that always wants more.
+    """Return the rates over time for a program that always wants more; () means no limit.
 
-    A layer's bucket drains by the use above its base. `start` is how full the buckets are at first.
-    Empty without layers, which means no limit.
+    Use above its base drains a layer's bucket, which `start` fills.
     """
     left: dict[int, Fraction | None] = {
         number: None if layer.credits is None else layer.credits * FULLNESS[start]
@@ -148,11 +143,7 @@ Amount = TypeVar("Amount", bound=Fraction)
 
 @dataclass(frozen=True)
 class FormulaInput:
-    """The input of a formula.
-
-    `provisioned` is the value that was bought for the formula's quantity. `other` is the volume's
-    other quantity: IOPS for a throughput, throughput for IOPS.
-    """
+    """The input of a formula: the bought value of its quantity, and the volume's `other` one."""
 
     size_bytes: int = 0
     provisioned: Fraction | None = None
@@ -180,10 +171,7 @@ class ExactTable(StrictTable):
 
 @dataclass(frozen=True)
 class StepsFormula:
-    """A figure for each range of sizes, as (greatest size of the range, figure) in ascending order.
-
-    A size of None means any size. A figure of None means nothing.
-    """
+    """A figure, or None, by range of sizes: (greatest size or None, figure), ascending."""
 
     steps: tuple[tuple[int | None, Fraction | None], ...]
 
@@ -249,10 +237,7 @@ class ProvisionedFormula(_Capped, Generic[Amount]):
         return given.provisioned if given.provisioned is not None else self.included
 
     def bounds(self, given: FormulaInput) -> tuple[Fraction, Fraction]:
-        """Return the least and the greatest figure that can be bought for this volume.
-
-        The included figure is allowed at any size.
-        """
+        """Return the bounds of what can be bought; the included figure is always allowed."""
         size_gib, upper = Fraction(given.size_bytes, GIB), Fraction(self.most)
         most = upper
         if self.most_per_gib is not None:

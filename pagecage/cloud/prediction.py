@@ -31,10 +31,7 @@ def scopes(*, combined: bool) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True)
 class IoMeter:
-    """One limit of one layer. `limit` is `IOPS` or `bandwidth`, `by` the layer's name.
-
-    The bucket is as full as at the start.
-    """
+    """One limit, `IOPS` or `bandwidth`, of a layer, with its bucket at the start."""
 
     limit: str
     by: str
@@ -81,9 +78,8 @@ def _operations(
 ) -> float:
     """Return the number of operations that the provider counts.
 
-    The kernel merges neighbours before a request reaches the volume. The fewest are those after
-    merging at the provider; if it is unknown whether it merges, it may. The most are those before
-    merging in the kernel, each split so unfavourably as the largest request allows.
+    The fewest are those after merging at the provider; if unknown, it merges. The most are those
+    before the kernel's merging, each split as badly as the largest request allows.
     """
     if not ios:
         return 0.0
@@ -142,10 +138,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause of a window's time.
-
-    `limit` is `IOPS`, `bandwidth`, `latency` or `program`, `by` the layer that sets it.
-    """
+    """The cause of a window's time: `IOPS`, `bandwidth`, `latency` or `program`, and its layer."""
 
     limit: str
     by: str = ""
@@ -153,10 +146,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class WindowNeed:
-    """The needs of one window: its time without limits, and the I/O that the meters count.
-
-    `serial_seconds` are added to time under a limit, as far as that is longer.
-    """
+    """A window's time without limits and the I/O that counts; serial time adds to limited time."""
 
     own_seconds: float
     disk_seconds: float
@@ -176,10 +166,7 @@ class WalkedTime:
 def window_needs(
     demand: IoDemand, rules: IoAccounting, given: Assumptions
 ) -> tuple[WindowNeed, ...]:
-    """Return the needs of every window of the whole pass.
-
-    A pass that was covered in part is stretched, so that its phases stay in order.
-    """
+    """Return the needs of all windows, stretched if the pass was covered in part."""
     whole, errors, needs = 1 / demand.covered_share, given.errors, []
     used = errors.held * whole / demand.used_share
     for window in demand.windows:
@@ -196,10 +183,7 @@ def window_needs(
 
 
 def _disk_seconds(window: DemandWindow, given: Assumptions) -> float:
-    """Return the waits for the disk, at the latency of the volume.
-
-    The number of requests in flight stays, and so does the work that the disk did unnoticed.
-    """
+    """Return the waits for the disk at the volume's latency and the same requests in flight."""
     errors, busy = given.errors, window.disk_seconds + window.hidden_seconds
     if given.latency is None or not window.requests or not window.queued_seconds or not busy:
         return window.disk_seconds * (errors.capped if window.is_capped else errors.disk)
@@ -254,10 +238,7 @@ _HIGH_SHARE = 0.95
 
 @dataclass(frozen=True)
 class LatencyBounds:
-    """The least and the greatest time of a read and of a write at a volume, in seconds.
-
-    `measured` are the means that users measured; None where there is none.
-    """
+    """The least, greatest and measured mean (or None) seconds of a read and of a write."""
 
     least: tuple[float, float]
     greatest: tuple[float, float]
@@ -268,8 +249,7 @@ class LatencyBounds:
 class VolumePrediction:
     """The predicted time, its range, the cause of most of it, and that cause's share.
 
-    `held_share` is the share of the time that is due to limits. `drained` has the seconds after
-    which the credits of a limit are used up.
+    Limits cause `held_share`. `drained` has the seconds after which a limit's credits are used up.
     """
 
     seconds: float
@@ -282,10 +262,7 @@ class VolumePrediction:
 
 
 class VolumeOutlook:
-    """The times of one trial on volumes of one type, which count and answer alike.
-
-    The needs of the trial's windows are computed once, because a search compares many volumes.
-    """
+    """The times of a trial on volumes of one type; a search of many computes its needs once."""
 
     def __init__(
         self, demand: IoDemand, rules: IoAccounting | None, latency: LatencyBounds | None
@@ -333,11 +310,9 @@ class VolumeOutlook:
 def latency_bounds(
     kind: VolumeType, asked_us: int | None, greatest_us: int, request_bytes: float
 ) -> LatencyBounds:
-    """Return the bounds of a volume's latency for requests of a size.
+    """Return the latency asked for, or measured up to the 95th percentile, or as stated.
 
-    They are the latency asked for; or the least that users measured, and their 95th percentile; or
-    what the provider states. Without a stated least it is zero, without a stated greatest
-    `greatest_us`.
+    Without a stated least it is zero, without a stated greatest `greatest_us`.
     """
     if asked_us is not None:
         return LatencyBounds((asked_us / 1e6,) * 2, (asked_us / 1e6,) * 2)
@@ -365,10 +340,7 @@ def greatest_published_us(providers: Sequence[Provider]) -> int:
 def _expected_latency(
     demand: IoDemand, latency: LatencyBounds | None
 ) -> tuple[float, float] | None:
-    """Return the latency of a read and of a write; None if it is that of the run.
-
-    It is the measured mean, or else the run's own as far as it is within the bounds.
-    """
+    """Return the measured mean, or the run's own within the bounds; None if all is its own."""
     own = demand.latency_seconds
     if own is None or latency is None:
         return None

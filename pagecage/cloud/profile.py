@@ -38,8 +38,7 @@ from pagecage.units import exact_size
 def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
     """Return an instance by its name, as the provider or its API writes it.
 
-    Raises PagecageError with the nearest name if there is none, or if the catalogue has no limits
-    of it for this type of volume.
+    Raises PagecageError without one, or without limits for this type of volume.
     """
     plain = _plain(name)
     for instance in provider.instances:
@@ -114,10 +113,7 @@ _UNITS = {"iops": "operations", "bandwidth": "bytes"}
 
 
 def _layer_limits(limits: VolumeLimits, volume: str, is_combined: bool) -> Iterator[LayerLimit]:
-    """Yield each layer apart, unrounded. A burst without end is a higher limit.
-
-    Layers that are not named after the volume are those of its instance.
-    """
+    """Yield each layer apart, unrounded: the volume's, or else the instance's."""
     for quantity, unit in _UNITS.items():
         sides = {side: getattr(limits, f"{side}_{quantity}") for side in ("read", "write")}
         if is_combined and sides["read"] == sides["write"]:
@@ -173,10 +169,8 @@ class LabelledSource:
 class LimitProfile:
     """The known properties of one volume on its instance, or of one cage.
 
-    `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency
-    that the cage imposes, `published` the provider's statement, `measured` those of users.
-    `remarks` are those of the catalogue. `is_offer` is true for a volume of the catalogue.
-    `simulation` and `enforced_by` are those of the cage, and `cage` is set if it exists already.
+    `memory_share` is MemoryMax as a share of the dataset. `latency` is the least that the cage
+    imposes, `published` the provider's statement. `cage` is set if it exists already.
     """
 
     name: str
@@ -205,11 +199,9 @@ class LimitProfile:
 
 @dataclass(frozen=True)
 class CageOptions:
-    """Options of a cage besides the volume.
+    """Options of a cage besides the volume; `scale` is a factor for all rates.
 
-    `start` is how full the buckets are at first, `scale` a factor for all rates. `memory_bytes`
-    replaces the instance's memory. `latency_us` is the least latency to impose, and replaces
-    measured ones.
+    `memory_bytes` replaces the instance's memory, `latency_us` measured latencies.
     """
 
     start: str = "full"
@@ -227,8 +219,7 @@ def profile_of(
 ) -> LimitProfile:
     """Return the profile of a volume on an instance.
 
-    Raises PagecageError if the provider does not sell the volume, or if its limits depend on the
-    instance and none is given.
+    Raises PagecageError if it is not sold, or if its limits depend on a missing instance.
     """
     own = volume_limits(kind, request)
     limits = attached(own, instance) if instance else own
@@ -294,10 +285,7 @@ def _latency_floor(
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
-    """Return the profile of a cage. Each limit is one layer, named after the cage.
-
-    If a simulated volume enforces limits by layer, these are the limits.
-    """
+    """Return the profile of a cage, whose limits are one layer, or its simulated volume's."""
     burst = cage.burst or BurstCredits("full")
     layers: dict[str, tuple[LimitLayer, ...]] = {}
     for quantity, name in PROPERTY.items():
@@ -330,10 +318,9 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
 
 
 def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
-    """Return the cage of a profile, with whole I/Os and bytes per second, rounded down.
+    """Return the cage of a profile, in whole I/Os and bytes, with the first bucket that drains.
 
-    A cage has one bucket per quantity. If volume and instance both burst, it is the bucket of the
-    first drop in rate. Raises PagecageError if less than one I/O or byte per second is left.
+    Raises PagecageError if less than one I/O or byte per second is left.
     """
     bases = {
         quantity: _base_and_bucket(layers, profile.start)
@@ -371,10 +358,7 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
 def _base_and_bucket(
     layers: tuple[LimitLayer, ...], start: str
 ) -> tuple[Fraction, CreditBucket | None]:
-    """Return the lasting limit and the bucket above it.
-
-    A drained bucket is kept, because it refills.
-    """
+    """Return the lasting limit and the bucket above it; a drained one refills."""
     periods = rate_periods(layers)
     first = periods[0]
     if first.seconds is None:

@@ -22,10 +22,7 @@ from pagecage.units import GIB, MIB, exact_size, parse_exact_bytes
 
 @dataclass(frozen=True)
 class VolumeRequest:
-    """A volume as the customer bought it; None means not given.
-
-    Throughput is in bytes per second.
-    """
+    """A volume as bought, with throughput in bytes per second; None means not given."""
 
     size_bytes: int | None = None
     iops: Fraction | None = None
@@ -33,10 +30,7 @@ class VolumeRequest:
 
 
 def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
-    """Return the volume's own layers.
-
-    Raises PagecageError if the provider does not sell the volume.
-    """
+    """Return the volume's own layers. Raises PagecageError if the provider does not sell it."""
     size = _checked_size(kind, request)
     for option, value, formula in (
         ("--iops", request.iops, kind.read_iops),

@@ -109,10 +109,7 @@ class LayerLimitTable(StrictTable):
 
 
 def quantiles_of(percentiles_us: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
-    """Return pairs of a probability and microseconds, ascending; percentile 99.9 is 0.999 exactly.
-
-    Raises ValueError for a key that is not a percentage, and if the percentiles fall.
-    """
+    """Return pairs of a probability and microseconds, ascending. Raises ValueError."""
     for text in percentiles_us:
         if not re.fullmatch(_PERCENT, text):
             raise ValueError(f'percentiles_us: "{text}" is not a percentage from 0 to 100')
@@ -402,10 +399,7 @@ _PROPERTIES = ("MemoryMax", "MemoryHigh", "MemorySwapMax", *_IO_PROPERTIES, "CPU
 
 
 def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
-    """Return the cage with all limits resolved.
-
-    Raises PagecageError if MemoryMax is a share of the dataset and there is no dataset.
-    """
+    """Return the cage. Raises PagecageError if MemoryMax needs a dataset and there is none."""
     own = table.limits(_PROPERTIES)
     limits: dict[str, Any] = dict(own.properties)
     if isinstance(table.MemoryMax, DatasetFraction):
@@ -443,10 +437,7 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
 
 
 def cage_of_tables(name: str, tables: Mapping[str, object]) -> Cage:
-    """Return the cage of tables that a program made.
-
-    Raises PagecageError if they are not a valid cage.
-    """
+    """Return the cage of tables that a program made. Raises PagecageError if it is not valid."""
     try:
         return resolve_cage(name, CageFile.model_validate(dict(tables)), None, Path(f"{name}.toml"))
     except ValidationError as error:

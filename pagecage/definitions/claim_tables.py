@@ -216,10 +216,7 @@ def _is_number(value: Any) -> bool:
 def complete_claim(
     claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str
 ) -> Tables:
-    """Return the claim, completed from its row.
-
-    Raises PagecageError naming the key that is wrong.
-    """
+    """Return the claim, completed from its row. Raises PagecageError naming the wrong key."""
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
     whole["origin"] = origin(row["kind"]) if row else ""

@@ -40,11 +40,7 @@ from pagecage.model.published_figures import read_articles
 
 @dataclass(frozen=True)
 class DefinitionFiles:
-    """The files of one kind, `experiment` or `cage`.
-
-    `built_in` is pagecage's folder, `own` that of the user's project; None without a project. Of
-    two files with one name, the project's counts.
-    """
+    """The files of a kind, pagecage's and the project's (None without one), which count first."""
 
     kind: str
     built_in: Path
@@ -61,10 +57,7 @@ class DefinitionFiles:
         return sorted({*self.own_names()} & {*_names(self.built_in)})
 
     def find(self, name: str, where: str = "") -> Path:
-        """Return the file of a definition.
-
-        Raises PagecageError with the nearest name if there is none.
-        """
+        """Return the file of a definition. Raises PagecageError with the nearest name."""
         own, own_names, lacking = self.own, self.own_names(), ""
         if own and name in own_names:
             return check_stem(own / f"{name}.toml", self.kind)
@@ -89,10 +82,7 @@ def is_path(name: str) -> bool:
 
 
 def check_stem(path: Path, kind: str) -> Path:
-    """Return the path of a definition. Raises PagecageError if its stem is not a valid name.
-
-    `uncaged` is the control without limits, which no project may replace.
-    """
+    """Return the path of a definition. Raises PagecageError if its stem is not a valid name."""
     if kind == "cage" and path.stem == UNCAGED:
         raise PagecageError(
             f"{path}: {UNCAGED} is the control without limits, in every project", f"rename {path}"
@@ -203,11 +193,7 @@ class Definitions:
         return self.cages.names()
 
     def experiment(self, name: str) -> Experiment:
-        """Return one experiment by its name or the path of its file, checked.
-
-        Raises PagecageError with file and key, or with the nearest name if there is no such
-        experiment.
-        """
+        """Return one experiment by its name or path, checked. Raises PagecageError."""
         is_file = is_path(name)
         path = check_stem(Path(name), "experiment") if is_file else self.experiments.find(name)
         name = path.stem
@@ -237,10 +223,7 @@ class Definitions:
         return resolve_cage(path.stem, _cage_file(path), dataset_bytes, path)
 
     def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
-        """Return one cage without a dataset, and the share of the dataset that MemoryMax is.
-
-        The cage then lacks MemoryMax. The share is None if MemoryMax is a size or missing.
-        """
+        """Return a cage, without a MemoryMax that is a share of the dataset, and the share."""
         path = self._cage_path(name)
         table = _cage_file(path)
         if not isinstance(table.MemoryMax, DatasetFraction):
@@ -293,11 +276,7 @@ def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> E
 
 
 def known_programs(top: Path) -> list[str]:
-    """Return the names of the programs that tools/build-workloads makes.
-
-    A Rust crate has its own name. A port to another language has the language appended
-    (`pcscan-python`). A C program is a folder with a main.c. It is a port if a crate has its name.
-    """
+    """Return the names of the programs that tools/build-workloads makes; ports have suffixes."""
     folder = top / "workloads"
     rust = {path.name for path in folder.glob("pc*") if (path / "src/main.rs").exists()}
     c = (

@@ -70,10 +70,7 @@ def _claim_and_class(volume: CloudVolume) -> list[YamlTable]:
 
 
 def _throttling_request(cage: Cage) -> int | None:
-    """Return the request at which Memory QoS sets the cage's MemoryHigh; None if there is none.
-
-    Solved for the request at a factor of 9/10, the default of the kubelet.
-    """
+    """Return the request at which the kubelet's factor of 9/10 sets MemoryHigh, or None."""
     high, limit = (cage.properties.get(name) for name in ("MemoryHigh", "MemoryMax"))
     if high is None or limit is None:
         return None

@@ -43,10 +43,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def compose_variables(text: str, name: str) -> Iterator[str]:
-    """Yield NAME=VALUE, or NAME without a value, for each variable of a file.
-
-    Raises PagecageError for a line that is none, and for a value that contains another variable.
-    """
+    """Yield NAME=VALUE, or NAME, for each variable of a file. Raises PagecageError for others."""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -104,10 +101,9 @@ class ServiceVolume:
 
 @dataclass(frozen=True)
 class ComposeService:
-    """A service. `entrypoint` is None if the file leaves the image's.
+    """A service; `entrypoint` is None for the image's, `ports` are inside the container.
 
-    `environment` has NAME=VALUE or NAME. `ports` are those inside the container. `notes` are
-    sentences about what a replay leaves out.
+    `notes` are sentences about what a replay leaves out.
     """
 
     image: str

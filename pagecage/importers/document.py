@@ -156,10 +156,7 @@ class Document:
 
 
 def read_document(text: str, name: str) -> Document:
-    """Parse a file.
-
-    Raises PagecageError if it is empty, or with the line if it is not valid JSON or YAML.
-    """
+    """Parse a file. Raises PagecageError with the line if it is not valid JSON or YAML."""
     if len(text) > MOST_BYTES:
         raise PagecageError(
             f"{name} is larger than {MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}"

@@ -43,10 +43,7 @@ _AZURE_WITHOUT_CACHE = ("premium-ssd-v2", "ultra")
 
 
 def described_volume(driver: str, parameters: Parameters, size_bytes: int) -> DescribedVolume:
-    """Return the volume that a driver makes. Sizes are rounded up to GiB, as each driver does.
-
-    Raises PagecageError for a driver or a type whose limits are not known.
-    """
+    """Return the volume that a driver makes, in whole GiB. Raises PagecageError if unknown."""
     given, gib = _lower(parameters), -(-size_bytes // GIB)
     match driver:
         case "ebs.csi.aws.com" | "ebs.csi.eks.amazonaws.com" | "kubernetes.io/aws-ebs":
@@ -114,10 +111,7 @@ class ClaimedVolume:
     attributes: Table | None
 
     def described(self) -> tuple[DescribedVolume, list[UnsupportedLimit]]:
-        """Return the volume as its provider describes it, and what a cage cannot do of it.
-
-        Parameters of a VolumeAttributesClass replace those of the storage class.
-        """
+        """Return the volume, and what a cage cannot do of it; VolumeAttributesClass overrides."""
         driver = str(self.storage_class["provisioner"])
         parameters = dict(table(self.storage_class, "parameters"))
         parameters |= table(self.attributes, "parameters") if self.attributes else {}
@@ -140,10 +134,9 @@ def volume_of(
     objects: Sequence[Table],
     selection: Selection,
 ) -> tuple[DescribedVolume | None, tuple[UnsupportedLimit, ...]]:
-    """Return the volume of a container, None without a known one, and the volumes left out.
+    """Return the picked volume of a container, or None, and the volumes left out.
 
-    `templates` are the claims of a StatefulSet by name. A cage limits one disk: the user picks one
-    of several.
+    `templates` are the claims of a StatefulSet by name.
     """
     mounted = {str(row.get("name")) for row in rows(container.get("volumeMounts") or [])}
     claims = dict(_claims(spec, templates, objects))
@@ -223,10 +216,9 @@ def memory_qos(
     objects: Sequence[Table],
     given: float | None,
 ) -> Found:
-    """Return MemoryHigh of a container, or why it is not known; neither if there is none.
+    """Return MemoryHigh of a container, or why it is not known; neither without Memory QoS.
 
-    The factor is `given`, or that of a KubeletConfiguration with the feature; without one there is
-    no Memory QoS. Raises PagecageError for a factor that the kubelet refuses.
+    The factor is `given`, or that of a KubeletConfiguration with the feature.
     """
     factor = None if given is None else Decimal(str(given))
     for one in objects if given is None else ():

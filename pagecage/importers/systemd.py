@@ -58,11 +58,7 @@ _UNSUPPORTED = {
 
 @dataclass
 class UnitProperties:
-    """The assignments of one unit.
-
-    `block` holds I/O limits by property and device, `single` the last value of every other
-    property.
-    """
+    """The assignments of one unit: I/O limits by property and device, and the last of others."""
 
     single: dict[str, str] = field(default_factory=dict)
     block: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -92,11 +88,7 @@ _UNIT = re.compile(r"/([^/]+\.(?:service|slice|scope|socket|mount|swap))(?:\.d/[
 
 
 def read_unit(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one unit from a unit file, or from `systemctl cat UNIT`.
-
-    The latter prints the file and its drop-ins in the order in which they apply
-    (systemd.syntax(7)).
-    """
+    """Read the limits of one unit from a unit file, or `systemctl cat UNIT` with its drop-ins."""
     units: dict[str, UnitProperties] = {}
     name, section = "the unit", ""
     for line in _joined_lines(document.text):
@@ -157,10 +149,7 @@ def is_show(document: Document) -> bool:
 
 
 def read_show(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one unit. Values are plain numbers, and an empty line separates units.
-
-    systemd prints every property that it knows, so those that are not set are left out.
-    """
+    """Read the limits of one unit among those that an empty line separates, if they are set."""
     units: dict[str, UnitProperties] = {}
     for number, block in enumerate(document.text.strip().replace("\r\n", "\n").split("\n\n"), 1):
         lines = [line.partition("=")[::2] for line in block.splitlines() if "=" in line]

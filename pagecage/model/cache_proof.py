@@ -76,10 +76,7 @@ def _charged_spare_bytes(cache: CacheEvidence) -> int:
 
 
 def _cold_at_start(cache: CacheEvidence, start: CacheCheck) -> str | None:
-    """Check that no bytes arrived since the proof.
-
-    After a setup step, its read-ahead may still arrive.
-    """
+    """Check that no bytes arrived since the proof but a setup step's late read-ahead."""
     foreign = start.resident_bytes - _proven_bytes(cache)
     if foreign <= (_spare_bytes(cache) if cache.step else 0):
         return None
@@ -89,10 +86,7 @@ def _cold_at_start(cache: CacheEvidence, start: CacheCheck) -> str | None:
 
 
 def _cold_at_go(cache: CacheEvidence, start: CacheCheck, go: CacheCheck) -> str | None:
-    """Check that the bytes that arrived since the start are charged to, or read by, the slice.
-
-    If the slice has read nothing at all, none of them are its own.
-    """
+    """Check that what arrived since the start is charged to, or read by, the slice."""
     charged, read = (go.since(start, key) for key in ("charged_bytes", "read_bytes"))
     if charged is None and read is None:
         return None
@@ -148,11 +142,7 @@ def _lost_counts(came: int, read: int) -> str:
 
 
 def _charged_elsewhere(cache: CacheEvidence, start: CacheCheck, end: CacheCheck) -> int:
-    """Return the bytes that became resident and are charged to another cgroup.
-
-    Returns 0 if unknown or tolerable. A page stays charged to the cgroup that brought it in
-    (cgroup-v2.rst, "Memory Ownership").
-    """
+    """Return the bytes that became resident for another cgroup; 0 if tolerable or unknown."""
     if start.charged_bytes is None or end.charged_bytes is None:
         return 0
     before = max(0, start.resident_bytes - start.charged_bytes)
@@ -189,9 +179,7 @@ def _resident_at_end(
 ) -> str | None:
     """Check that no bytes had to be read again, other than those that reclaim accounts for.
 
-    Reads alone prove nothing, because direct reads leave the page cache unchanged. Either residency
-    must have dropped, or the slice must be charged for new pages while the workload reads only
-    these files.
+    Direct reads leave the cache unchanged: residency must have dropped, or the charge grown.
     """
     if reclaim_is_unknown(go, end):
         return None

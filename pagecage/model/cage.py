@@ -22,10 +22,9 @@ every I/O."""
 
 @dataclass(frozen=True)
 class TokenBucket:
-    """A bucket: `base` and `rate` per second, `capacity` and `credits`, in I/Os or in bytes.
+    """A bucket in I/Os or bytes; one whose rate does not exceed the base is a plain limit.
 
-    Negative `credits` are I/O that was admitted before the limit was lowered; they are paid back
-    first. A bucket without capacity, whose rate does not exceed the base, is a plain limit.
+    Negative `credits` are I/O that was admitted before the limit was lowered.
     """
 
     base: float
@@ -67,10 +66,9 @@ PARTS = 16
 
 
 def split(limit: float, used: Mapping[str, float]) -> dict[str, int]:
-    """Return each direction's limit, in the shared limit's unit, from its recent use per second.
+    """Return each direction's part of a shared limit, from its recent use per second.
 
-    A direction that becomes active may exceed it until the next split; that debt is paid back
-    (`less_debt`).
+    A direction that becomes active may exceed it until the next split (`less_debt`).
     """
     total = sum(used.values())
     return {
@@ -90,10 +88,9 @@ def _share(limit: float, wanted: float) -> float:
 
 @dataclass(frozen=True)
 class LayerLimit:
-    """A limit of one layer, `volume` or `instance`, on reads, writes or both (`of`).
+    """A limit of the `volume` or `instance` on reads, writes or both, a bucket's base with credits.
 
-    `unit` is `operations`, counted by the provider's rules, or `bytes`. With `burst_per_second` and
-    `credits` it is the base rate of a bucket.
+    `unit` is `operations`, by the provider's rules, or `bytes`.
     """
 
     layer: str
@@ -125,11 +122,9 @@ class SnapshotRestore:
 
 @dataclass(frozen=True)
 class VolumeEvent:
-    """An event of `kind` degrade, delay, pause, fail or detach.
+    """An event in seconds since the start of the measured part; without an end it lasts.
 
-    It applies to requests that arrive in its period, in seconds since the start of the measured
-    part. Without `until_seconds` it lasts. `share` is that of the rates (degrade), or of the
-    requests (delay, fail). A `fail` concerns the bytes from `first_byte` to before `end_byte`.
+    `share` is that of the rates (degrade) or of the requests (delay, fail, between two bytes).
     """
 
     kind: str
@@ -229,11 +224,9 @@ class BurstCredits:
 
 @dataclass(frozen=True)
 class IoAccounting:
-    """The provider's rules of counting I/Os. None means unknown.
+    """The provider's rules of counting I/Os, unlike io.max's; None means unknown.
 
-    An I/O larger than `io_size_bytes` counts as several. If `merged`, adjacent I/Os are merged
-    before they are counted. If `combined`, reads and writes share one limit. io.max neither merges
-    nor combines.
+    A larger I/O counts as several, adjacent ones are `merged`, reads and writes `combined`.
     """
 
     io_size_bytes: int | None = None
@@ -265,11 +258,8 @@ class DiskLimits:
 class Cage:
     """Limits as numbers: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
-    An absent property means no limit. `provenance` has a description and the source of the figures
-    (about, source). `volume`, `burst`, `accounting`, `latency` and `simulation` describe a cloud
-    volume; each may be None. `enforced_by` names what enforces the I/O limits. Rates are already
-    divided, and latencies multiplied, by `dilation`. `disks` has the other disks by name; all else
-    about I/O is of the data directory's disk.
+    Rates are already divided, and latencies multiplied, by `dilation`. All about I/O is of the data
+    directory's disk; `disks` has the others by name.
     """
 
     name: str
@@ -326,11 +316,9 @@ class Cage:
 def property_arguments(
     cage: Cage, device_node: str, disk_nodes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the arguments of `systemctl set-property` for the cage's slice.
+    """Return the arguments of `systemctl set-property`; a disk without a node gets no limit.
 
-    All I/O properties name the device by the same path: systemd writes all four keys for every
-    path, so two paths of one disk would overwrite each other. A disk without a path in `disk_nodes`
-    gets no limit. Accounting is on, so that totals exist without limits too.
+    All properties name one path: two paths of one disk would overwrite each other.
     """
     arguments = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
     for name, value in cage.properties.items():
@@ -345,10 +333,9 @@ def property_arguments(
 
 
 def expected_read_back(cage: Cage, page_bytes: int) -> dict[str, str]:
-    """Return the expected content of cgroup files ({"memory.max": ..., "io.max.rbps": ...}).
+    """Return the expected content of cgroup files, as {"io.max.rbps": ...}.
 
-    The kernel rounds memory limits down to a page. CPUQuota is a share of systemd's period of 100
-    ms.
+    The kernel rounds memory down to a page. CPUQuota is a share of 100 ms.
     """
     expected: dict[str, str] = {}
     for name, value in cage.properties.items():
@@ -386,10 +373,7 @@ def limits_not_in_force(
 
 
 def _is_tighter(above: str, own: str) -> bool:
-    """Return whether an ancestor's limit binds before the cage's.
-
-    "max" is no limit; cpu.max is quota and period.
-    """
+    """Return whether an ancestor's limit, "max" or a number or cpu.max, binds first."""
     if above.startswith("max"):
         return False
     return own.startswith("max") or _weight_share(above) < _weight_share(own)

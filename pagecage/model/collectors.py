@@ -27,12 +27,10 @@ RESERVED = ("sampler", "credits", "load", "fio")
 
 @dataclass(frozen=True)
 class OwnCollector:
-    """A program, or a bpftrace script, of the definition that runs beside a trial.
+    """A program, or a bpftrace script by its path, that a definition runs beside a trial.
 
-    `command` has {programs} for the folder of the definition's files; of a script it is its path.
-    A trial counts without its data unless it is `required`. Lines are expected each
-    `period_seconds`; 0 for lines that come irregularly. The workload waits for the first line at
-    most `start_timeout_seconds`. It runs in `directory` (None: the agent's).
+    It prints a line each `period_seconds` (0: irregularly) in `directory` (None: the agent's). A
+    trial counts without its data unless it is `required`.
     """
 
     name: str

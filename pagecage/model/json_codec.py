@@ -99,9 +99,8 @@ class Section:
 def from_json(kind: type[T], data: Any, where: str = "") -> T:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
-    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older
-    versions wrote some. Raises PagecageError naming the key for an unknown or missing key, or for a
-    value of another type.
+    `where` is the data's key path. Unknown keys of a section are ignored. Raises PagecageError
+    naming a wrong key.
     """
     value: T = _reader(cast(Hashable, kind))(data, where)
     return value
@@ -186,10 +185,7 @@ Reader = Callable[[Any, str], Any]
 
 @cache
 def _reader(kind: Any) -> Reader:
-    """Return the reader of a type.
-
-    The agent runs on emulated CPUs too, so hints are resolved once.
-    """
+    """Return the reader of a type; hints are resolved once, for emulated CPUs."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda data, _where: data

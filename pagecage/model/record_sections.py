@@ -93,13 +93,10 @@ class CageEvidence(Section):
 
 @dataclass(frozen=True)
 class CacheCheck(Section):
-    """Page cache figures at one moment. None means that this kernel does not report the figure.
+    """Page cache figures of a moment; None means that this kernel does not report the figure.
 
-    `resident_bytes` of the trial's files are in the page cache. The slice is charged for
-    `charged_bytes` of page cache, has read `read_bytes` from the trial's disk, and has lost
-    `reclaimed_bytes` to reclaim; cgroup v1 does not count them. It has met its memory limit
-    `limit_hits` times. `host_reclaimed_bytes` were reclaimed from any cgroup because the host was
-    short of memory.
+    The slice is charged for and has read bytes, has lost some to reclaim (not on cgroup v1), and
+    has met its limit. The host reclaims from any cgroup.
     """
 
     resident_bytes: int
@@ -202,8 +199,7 @@ class ExitEvidence(Section):
 class LoadEvidence(Section):
     """The load of a service, whose CPU time no counter of the cage includes.
 
-    `during` is the part that the trial reached: `start`, `warm_up`, `settle` or `load`. `cpus` are
-    those of the load. A negative `status` is the signal that ended it.
+    The trial reached `during`: `start`, `warm_up`, `settle` or `load`.
     """
 
     argv: tuple[str, ...] | None = None

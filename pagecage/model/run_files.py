@@ -83,10 +83,7 @@ def read_lines(run_path: Path, record: Record, collector: str) -> list[Json]:
 
 
 def check_traces(run_path: Path, record: Record) -> list[str]:
-    """Return a sentence about each trace that is missing, cut off or altered since the record.
-
-    Older records lack sizes and hashes. Traces from a bundle were compared with its manifest.
-    """
+    """Return a sentence about each trace that is missing, cut off or altered since the record."""
     left_out = _left_out_of_bundle(run_path) if record.trace_files else None
     if left_out is not None:
         lost = (path for path in record.trace_files if not (run_path / path).is_file())
@@ -290,10 +287,7 @@ def _check_origin(file: str, plan: JsonView, records: Sequence[Record]) -> None:
 
 
 def _check_attempts(file: str, records: Sequence[Record]) -> None:
-    """Raise PagecageError unless the attempts of each trial are numbered from 1, each once.
-
-    Records have a digest from the version on that wrote the first one.
-    """
+    """Raise PagecageError unless the attempts of each trial are numbered from 1, each once."""
     attempts: dict[str, int] = {}
     has_digests = False
     for record in records:

@@ -272,10 +272,7 @@ def _changed(record: Record, limit: LimitVerdict, series: Rows) -> str | None:
 
 
 def _sampled(record: Record, file: str, series: Rows) -> list[tuple[str, str]]:
-    """Return times and values of a limit as sampled until the end; only changes are written.
-
-    Limits that a container engine holds are in a cgroup of its own, which is not sampled.
-    """
+    """Return times and values of a limit as sampled; none in a container engine's own cgroup."""
     if record.measured is None or record.cage.driver_cgroup:
         return []
     begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
@@ -349,10 +346,7 @@ def _read_contradictions(record: Record) -> Iterator[str]:
 
 
 def read_before_go(record: Record) -> str | None:
-    """Return a sentence if the trial itself had read much of its cold files before `go`.
-
-    A program may read a little of them to start, a reader of pagecage's nothing.
-    """
+    """Return a sentence if the trial had read more of its cold files before `go` than to start."""
     cache, size = record.cache, record.cache.file_bytes
     if any(arguments in " ".join(record.workload.argv or ()) for arguments in FILLS_CACHE):
         return None

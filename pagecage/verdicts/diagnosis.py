@@ -45,8 +45,7 @@ from pagecage.verdicts.windows import (
 class Diagnosis:
     """The binding limit, its `share` of the measured time, and the traffic in every second.
 
-    `disk` is None with one disk, or if the limit is not on a disk. `read` and `write` cover the
-    measured part; None if it did not end. `others` has the traffic of the cage's other disks.
+    `disk` is None with one disk, `others` the other disks; `read` and `write` None without an end.
     """
 
     bound_by: str
@@ -97,10 +96,7 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
 def _evidence(
     record: Record, binding: BindingVerdict, windows: Sequence[Window], caps: Sequence[HeldWindows]
 ) -> Evidence:
-    """Return the evidence, with several disks as seen from the one whose limit held for longest.
-
-    `caps` are those of all disks that held the program back; empty with one disk.
-    """
+    """Return the evidence; of several disks, from the one whose limit held for longest."""
     name, found = binding.verdict, caps
     limits = [binding_limit(window, record.cage.requested or {}) for window in windows]
     if record.disks and name == "device":
@@ -121,10 +117,7 @@ DEFAULT_READ_AHEAD_KB = 128
 
 
 def sequential_seconds(record: Record) -> float | None:
-    """Return the least time to read all files once, in order, by whole read-ahead windows.
-
-    None if the cage has no cap on reads.
-    """
+    """Return the least time to read all files once, in order; None without a cap on reads."""
     size, caps = record.cache.file_bytes, requested_caps(record)
     if not size:
         return None
@@ -218,11 +211,7 @@ class Evidence:
 
     @property
     def reread_share(self) -> float:
-        """The share of the bytes read that had been in memory before; 0 if it is not known.
-
-        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
-        read-ahead fetched.
-        """
+        """The share of the bytes read that were in memory before (workingset_refault_file)."""
         read = traffic("read", self.held_windows).bytes
         again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
         return min(1.0, again / read) if read else 0.0

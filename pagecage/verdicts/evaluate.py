@@ -75,9 +75,9 @@ JudgedRecords = dict[tuple[tuple[str, int], ...], Verdicts]
 def judge_of(
     run_path: Path, last: Mapping[str, Record], known: JudgedRecords | None = None
 ) -> Judge:
-    """Return a function that evaluates a run's records with their samples and repeats, each once.
+    """Return a function that evaluates each record of a run once, with its samples and repeats.
 
-    `last` is the last record of each trial, by trial id. `known` keeps the verdicts between calls.
+    `last` has each trial's last record; `known` keeps the verdicts between calls.
     """
     others = others_by_trial(last.values())
     found: JudgedRecords = {} if known is None else known

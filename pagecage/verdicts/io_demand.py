@@ -38,10 +38,7 @@ def amplification(record: Record) -> Amplification:
 
 
 def time_floor(record: Record) -> TimeFloor:
-    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
-
-    With several disks it is that of the slowest one. The verdict is `unknown` without caps.
-    """
+    """Return the least time of the slowest disk under the caps, after burst credits."""
     views = disk_views(record)
     floors = {"": _disk_floor(record)}
     floors |= {f"On the disk {name}, ": _disk_floor(view) for name, view in views.items()}
@@ -109,10 +106,7 @@ class DiskTraffic:
 
 @dataclass(frozen=True)
 class TrafficSecond:
-    """One second of the measured part: its binding limit, and the traffic of each disk.
-
-    `read` and `write` are those of the data directory's disk, `others` those of the others.
-    """
+    """One second: its binding limit, and the traffic of the data's and of the `others` disks."""
 
     start_seconds: float
     seconds: float
@@ -168,10 +162,7 @@ def total(figure: str, windows: Sequence[Window]) -> float | None:
 def second_by_second(
     windows: Sequence[Window], requested: Mapping[str, object]
 ) -> tuple[TrafficSecond, ...]:
-    """Return every second of the measured part, from the windows that begin in it.
-
-    Its limit is the one with the most time.
-    """
+    """Return every second with its longest limit, from the windows that begin in it."""
     groups: dict[int, list[Window]] = {}
     for window in windows:
         groups.setdefault(int(window.start_seconds), []).append(window)
@@ -326,10 +317,7 @@ def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) 
 
 
 def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
-    """Return the least time under the caps as a share of the time taken, without slow windows.
-
-    A window whose time without caps is longer than that least time shows a slow disk, not the cap.
-    """
+    """Return the least time under the caps as a share of the time, without slow windows."""
     seconds, least = 0.0, 0.0
     for window, demand in capped:
         needed = seconds_under_io_max(window.moved, window.caps)

@@ -53,18 +53,12 @@ def requested_caps(record: Record) -> dict[str, float]:
 
 
 def cap_changes(record: Record) -> Sequence[Row]:
-    """Return the changes of the caps while the trial ran, in order; empty without burst credits.
-
-    A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
-    """
+    """Return the caps' changes, {"t": CLOCK_MONOTONIC seconds, property: cap}, in order."""
     return (record.cage.credits or {}).get("changes") or rate_changes(record)
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
-    """Return the average of each cap between two moments of CLOCK_MONOTONIC.
-
-    It is the mean over the stretches between changes; the requested cap holds until the first.
-    """
+    """Return the mean of each cap between two moments; before its first change, the request."""
     averages = {}
     for name, base in requested_caps(record).items():
         pieces, since, cap = [], start, base
@@ -97,10 +91,7 @@ def cap_change_count(record: Record, name: str) -> int:
 
 
 def drained_after_seconds(record: Record) -> float | None:
-    """Return the seconds after `go` at which a cap first fell to its base for lack of credits.
-
-    None if no cap did.
-    """
+    """Return the seconds after `go` at which a cap first fell to its base; None if none did."""
     if not record.measured:
         return None
     start, base = record.measured.start_monotonic_seconds, requested_caps(record)
@@ -139,8 +130,7 @@ def cap_buckets(record: Record) -> list[CapBucket]:
 class SharedLimit:
     """A limit that reads and writes share at the provider, with the I/O of both.
 
-    `was_split` is whether io.max was divided between reads and writes while the trial ran.
-    `least_seconds` is the time that the provider would have needed, and `seconds` the time taken.
+    `was_split`: io.max was divided. The provider would have needed `least_seconds`.
     """
 
     kind: str
@@ -158,8 +148,7 @@ class SharedLimit:
 def shared_limits(record: Record) -> Iterator[SharedLimit]:
     """Yield each shared limit of a trial that both read and wrote.
 
-    Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
-    buckets follow from the caps.
+    Older records have no bucket for one; it follows from the caps.
     """
     seconds, caps = measured_seconds(record), requested_caps(record)
     if not seconds or not (record.cage.accounting or {}).get("combined"):
@@ -318,11 +307,7 @@ def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
 
 
 def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
-    """Yield a verdict on each limit of an ancestor for a property that the cage does not request.
-
-    It is leaky if the trial came near the limit. A trial without a slice counts how often an
-    ancestor's memory limit was met.
-    """
+    """Yield a verdict on each limit that only an ancestor has: leaky if the trial came near it."""
     moments = (record.cage.ancestors or {}, record.cage.ancestors_after or {})
     for name in LIMIT_FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
@@ -341,10 +326,7 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
 
 
 def _allowed(record: Record, name: str, cap: float) -> float:
-    """Return the most that may be observed under a limit that is kept.
-
-    It is the cap, one slice at full speed after each change of the cap, and a grace.
-    """
+    """Return the most that a kept limit lets through: a slice at full speed for each change."""
     if name == "MemoryHigh":
         return math.inf  # the kernel throttles above it and lets memory grow (cgroup-v2.rst)
     if name in MEMORY_FILE:
@@ -397,10 +379,7 @@ def _buffered_writes(record: Record, name: str, _cap: int) -> str | None:
 
 
 def _shared_overrun(record: Record, name: str, _cap: int) -> str | None:
-    """Return a sentence if reads and writes together exceeded their divided limit.
-
-    The division between reads and writes lags behind by the horizon.
-    """
+    """Return a sentence if reads and writes exceeded their divided limit by over the horizon."""
     for limit in shared_limits(record):
         tolerated = (limit.seconds + HORIZON_SECONDS + FIRST_SLICE_SECONDS) * GRACE
         if limit.was_split and name in limit.properties and limit.least_seconds > tolerated:

@@ -20,10 +20,9 @@ from pagecage.verdicts.io_demand import io_demand, seconds_under_io_max
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of the whole pass under other caps; None if there is no prediction.
+    """The predicted time of the whole pass; None if there is none, for `reason`.
 
-    `reason` explains the value. `held_share` is the share of that time in which a cap would hold
-    the program back. The rest is the program's own time, which is uncertain under a tight cap.
+    A cap would hold the program for `held_share` of it. The rest is uncertain under a tight cap.
     """
 
     seconds: float | None
@@ -32,10 +31,9 @@ class Prediction:
 
 
 def predict(record: Record, series: Rows, caps: Mapping[str, float]) -> Prediction:
-    """Predict the time under these I/O caps (systemd property to bytes or I/Os per second).
+    """Predict the time under these I/O caps, by systemd property; an absent one has no cap.
 
-    A property that is absent has no cap. The cost of memory stays as it was measured, because one
-    trial does not show the refaults under another MemoryMax.
+    The cost of memory stays as measured: refaults under another MemoryMax are not known.
     """
     demand = io_demand(record, series)
     if isinstance(demand, str):
@@ -59,20 +57,16 @@ GAIN = 0.10
 
 @dataclass(frozen=True)
 class Knee:
-    """The least limit above which a higher one does not pay.
-
-    `value` is None if there is no such limit. `reason` explains the value.
-    """
+    """The least limit above which a higher one does not pay; None without one, for `reason`."""
 
     value: float | None
     reason: str
 
 
 def find_knee(points: Sequence[tuple[float, float]], more_is_better: str | None = None) -> Knee:
-    """Return the knee of (limit, time) points.
+    """Return the knee of (limit, time), or of a metric of which more is better.
 
-    With `more_is_better`, the figures are of a metric of this name, of which more is better. Noise
-    can make a higher limit measure worse; that does not count as a gain of the lower one.
+    Noise that makes a higher limit measure worse is no gain of the lower one.
     """
     ordered = sorted(points)
     name, figure, verb, gain = "the time", "a time", "falls", GAIN

@@ -68,9 +68,8 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
     """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them.
 
-    Without a cgroup they are the machine's, and `_other_processes` judges who kept the CPUs busy.
-    It also does for a server, whose processes wait for each other on the CPUs beside its load's.
-    Others cannot make the trial wait for longer than they ran.
+    Without a cgroup, and for a server, `_other_processes` judges. Others cannot make the trial wait
+    for longer than they ran.
     """
     waited, used = stalled_seconds(record, "cpu"), cpu_seconds(record)
     if waited is None or "CPUQuota" in (record.cage.requested or {}) or not has_cgroup(record):
@@ -113,10 +112,7 @@ def _other_processes(record: Record, seconds: float) -> Finding | None:
 
 
 def _machine_waits(record: Record, seconds: float) -> Finding | None:
-    """Judge a short part by the waits of all tasks for a CPU, which are counted in microseconds.
-
-    None if they are not known or many: they may be those of the trial's own threads.
-    """
+    """Judge a short part by all tasks' waits for a CPU; None if unknown, or if they are many."""
     totals = []
     for moment in (record.counters.before, record.counters.after):
         pressure = figure(moment, "host", "cpu_pressure")
@@ -132,10 +128,7 @@ def _machine_waits(record: Record, seconds: float) -> Finding | None:
 
 
 def _around(record: Record, seconds: float, what: str) -> Finding:
-    """Judge a short part by the time around it, from before the collectors start to their stop.
-
-    A neighbour then may or may not have run in the part itself, so that it is not known.
-    """
+    """Judge a short part by the time around it; a neighbour then leaves it unknown."""
     short = f"{seconds:.3f} s are too short to measure {what}"
     around = record.counters.around or {}
     before, after = around.get("before"), around.get("after")
@@ -219,8 +212,7 @@ def _disk_service(record: Record) -> DiskService | None:
 def judge_disk_speed(record: Record, repeats: Sequence[Record]) -> Verdict:
     """Return `usual`, `slow` or `unknown`, from the other repeats of the trial's treatment.
 
-    With a deeper queue than theirs a request waits for others, so that the time between two ends
-    counts.
+    With a deeper queue than theirs, the time between two ends counts.
     """
     own, seconds = _disk_service(record), measured_seconds(record)
     if own is None or not seconds:
@@ -291,10 +283,9 @@ def _outer_memory(before: Row, after: Row, passed: float) -> Iterator[Finding]:
 
 
 def _outer_disk(record: Record, before: Row, after: Row, seconds: float) -> Iterator[Finding]:
-    """Check how long the outer disk worked for others while the guest waited for its own disks.
+    """Check how long the outer disk worked for others while the guest waited for its own.
 
-    Its time is divided by the bytes, those of the guest's disks and the rest. A guest that does not
-    use its disk is not disturbed.
+    Its time is divided by the bytes of the guest and of the rest.
     """
     keys = ("sectors_read", "sectors_written")
     busy_ms, own_busy_ms = (
@@ -339,11 +330,7 @@ Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Wri
 def judge_host_quiet(
     record: Record, series: Rows = (), disk_speed: Verdict | None = None
 ) -> Verdict:
-    """Return `quiet`, `not_quiet` or `unknown`.
-
-    The verdict rests on the disk, the CPUs, the outer host, the gaps in the sampler's series, and
-    the verdict on the disk's speed. A speed that is not known does not count.
-    """
+    """Return `quiet`, `not_quiet` or `unknown`, by CPUs, disks, outer host and gaps in samples."""
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
@@ -371,11 +358,7 @@ def judge_host_quiet(
 
 
 def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
-    """Compare the disk's traffic with the slice's.
-
-    Absolute counts also work for a short part. Bytes that the file system writes for a sync do not
-    count as traffic of another process.
-    """
+    """Compare the disk's traffic with the slice's, without what a file system adds to a sync."""
     foreign, own = [], 0.0
     synced = FLUSH_BYTES * (difference(record, "device", "flushes") or 0.0)
     for direction, key, left_out in (("read", "rbytes", 0.0), ("written", "wbytes", synced)):

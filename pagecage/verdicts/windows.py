@@ -88,10 +88,7 @@ class Window:
 
 @dataclass(frozen=True)
 class BindingLimit:
-    """The limit that held one window back: one of NAMES, and for a cap its systemd property.
-
-    `disk` is the disk of a cap, or the one that was busy.
-    """
+    """The limit of a window: one of NAMES, a cap's property, and the disk of a cap or busy one."""
 
     name: str
     property: str | None = None
@@ -99,10 +96,7 @@ class BindingLimit:
 
 
 def cap_name(limit: BindingLimit) -> str | None:
-    """Return a cap's property, after the name of its disk unless that is the data directory's.
-
-    None if the limit is no cap.
-    """
+    """Return a cap's property, or DISK.PROPERTY of another disk; None if the limit is no cap."""
     if limit.property is None or limit.disk == DATA_DISK:
         return limit.property
     return f"{limit.disk}.{limit.property}"
@@ -170,11 +164,9 @@ SHORTEST_REMAINDER_SECONDS = 0.01
 
 
 def windows_of(record: Record, series: Rows) -> list[Window]:
-    """Return the windows of the measured part.
+    """Return the windows of the measured part; empty if it did not end.
 
-    If the series is too coarse for one, the counters give a single window over the whole part.
-    Empty if the part did not end. A window of a cage with several disks has one for each other
-    disk.
+    A series too coarse for one gives a single window. Each has the windows of the other disks.
     """
     found = [_from_rows(record, first, last) for first, last in _window_rows(record, series)]
     found = _with_steady_rates(record, found, series)
@@ -262,11 +254,7 @@ def _with_steady_rates(record: Record, windows: Sequence[Window], series: Rows) 
 
 
 def _window(read: Callable[..., float | None], **known: Any) -> Window:
-    """Return a window of figures that are known and of those that `read` returns.
-
-    It is called with the path of a figure in a row of the sampler. Older records do not count
-    memory.high.
-    """
+    """Return a window; `read` returns figures by their path in a row of the sampler."""
     reads, writes = read("disk", "reads"), read("disk", "writes")
     hits = [n for key in MEMORY_EVENT.values() if (n := read("memory_events", key)) is not None]
     return Window(
