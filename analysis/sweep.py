@@ -15,8 +15,8 @@ from pagecage.model.run_files import read_lines
 from pagecage.model.services import MetricPattern, is_better_if_higher
 from pagecage.units import format_seconds
 from pagecage.verdicts.counters import whole_seconds
+from pagecage.verdicts.io_demand import Knee, Prediction, find_knee, predict
 from pagecage.verdicts.limits import is_io_cap, requested_caps
-from pagecage.verdicts.prediction import Knee, Prediction, find_knee, predict
 
 BINDS = 0.5
 """Least share of the predicted time in which a cap would throttle, for the cap to bind.

@@ -27,7 +27,7 @@ from pagecage.model.record_sections import SECTOR_BYTES
 from pagecage.model.run_files import read_lines
 from pagecage.units import GIB, KIB, parse_size_bytes
 from pagecage.verdicts.counters import counter, difference, measured_seconds
-from pagecage.verdicts.prediction import find_knee
+from pagecage.verdicts.io_demand import find_knee
 
 MINIMUM, MAXIMUM = "minimum", "maximum"
 """Statistics of claims whose published figure is the least time of several trials, or the rate that

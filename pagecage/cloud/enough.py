@@ -172,7 +172,7 @@ class VolumeOffer:
         return self._sized(sizes[number])
 
     def fastest(self, seconds: Callable[[LimitProfile], float]) -> VolumeRequest:
-        """Return the fastest volume sold: the largest, or the best of tiers. Raises PagecageError."""
+        """Return the fastest volume sold: the largest, or of tiers the best."""
         sizes = self._sizes()
         requests = [self._fastest_of(size) for size in (sizes if self.kind.tiers else sizes[-1:])]
         return min(requests, key=lambda request: seconds(self.profile(request)))

@@ -1,8 +1,12 @@
-"""Cages for container engines and managers: Docker, podman, Compose and Incus."""
+"""Cages for programs on a host or in containers.
+
+The kubelet turns a pod's limits into memory.max and cpu.max, and with Memory QoS (KEP-2570) into
+memory.high. It does not limit disk I/O; a volume does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pagecage.agent.drivers.container import limit_options
 from pagecage.exporters.export import (
@@ -12,9 +16,10 @@ from pagecage.exporters.export import (
     lost_behaviour,
     lost_properties,
 )
-from pagecage.model.cage import IO_MAX_KEY, Cage
-from pagecage.units import exact_size
+from pagecage.model.cage import IO_MAX_KEY, Cage, CloudVolume
+from pagecage.units import MIB, exact_size
 
+YamlTable = dict[str, object]
 _BLKIO = {
     "IOReadBandwidthMax": "device_read_bps",
     "IOWriteBandwidthMax": "device_write_bps",
@@ -24,13 +29,26 @@ _BLKIO = {
 _ENGINE = ("MemoryMax", "CPUQuota", *IO_MAX_KEY)
 
 
+def drop_in(cage: Cage, device: str) -> Export:
+    """Return a drop-in for a service: UNIT.d/limits.conf."""
+    lines = ["[Service]"]
+    for name, value in cage.properties.items():
+        if name in IO_MAX_KEY:
+            lines.append(f"{name}={device} {value}")
+        else:
+            lines.append(f"{name}={value}{'%' if name == 'CPUQuota' else ''}")
+    if "MemorySwapMax" not in cage.properties:
+        lines.append("MemorySwapMax=infinity")
+    return Export("\n".join(lines), tuple(lost_behaviour(cage)))
+
+
 def engine_command(engine: str, cage: Cage, device: str) -> Export:
     words = [f"{engine} run", *limit_options(cage, device), "IMAGE"]
     return Export(" \\\n    ".join(words), tuple(_lost_by_engine(cage)))
 
 
 def compose(cage: Cage, device: str) -> Export:
-    service: dict[str, object] = {"image": "IMAGE"}
+    service: YamlTable = {"image": "IMAGE"}
     memory, swap = cage.properties.get("MemoryMax"), cage.properties.get("MemorySwapMax")
     if memory is not None:  # the engine's limit of swap includes the memory
         service["mem_limit"] = memory
@@ -67,7 +85,7 @@ def incus(cage: Cage, _device: str) -> Export:
         if iops is not None or rate is not None:
             limit = exact_size(rate or 0) if iops is None else f"{iops}iops"
             limits[f"limits.{side.lower()}"] = limit
-    body = {"config": config} | ({"devices": {"root": limits}} if limits else {})
+    body: YamlTable = {"config": config} | ({"devices": {"root": limits}} if limits else {})
     return Export(_yaml(body), tuple(_lost_by_incus(cage)))
 
 
@@ -86,7 +104,91 @@ def _lost_by_incus(cage: Cage) -> Iterator[LostLimit]:
     yield from lost_behaviour(cage)
 
 
-def _yaml(data: Mapping[str, object]) -> str:
+def _yaml(*documents: YamlTable) -> str:
     import yaml  # imported late: it is slow, and other exporters do without
 
-    return str(yaml.safe_dump(dict(data), sort_keys=False))
+    return str(yaml.safe_dump_all(documents, sort_keys=False))
+
+
+_AWS_TYPES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
+_NAME = "pagecage-volume"
+_MEMORY_QOS = "in force only if the kubelet has the feature gate MemoryQoS, at its factor of 0.9"
+
+
+def pod(cage: Cage, _device: str) -> Export:
+    """Return a pod, with a claim of the volume and its storage class if it can be bought."""
+    limits: YamlTable = {}
+    if (memory := cage.properties.get("MemoryMax")) is not None:
+        limits["memory"] = str(memory)
+    if (quota := cage.properties.get("CPUQuota")) is not None:
+        limits["cpu"] = f"{quota * 10}m"
+    resources: YamlTable = {"limits": limits}
+    if (request := _throttling_request(cage)) is not None:
+        resources["requests"] = {"memory": str(request)}
+    container: YamlTable = {"name": "app", "image": "IMAGE", "resources": resources}
+    spec: YamlTable = {"containers": [container]}
+    documents: list[YamlTable] = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": spec}
+    ]
+    if (volume := cage.volume) and _is_offered(volume):
+        documents += _claim_and_class(volume)
+        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": _NAME}}]
+    return Export(_yaml(*documents), tuple(_lost_by_kubelet(cage)))
+
+
+def _claim_and_class(volume: CloudVolume) -> list[YamlTable]:
+    claim: YamlTable = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": _NAME},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _NAME,
+            "resources": {"requests": {"storage": str(volume.size_bytes)}},
+        },
+    }
+    parameters = {"type": str(volume.type)}
+    if volume.iops is not None:
+        parameters["iops"] = str(volume.iops)
+    if volume.throughput_bytes_per_second is not None:
+        parameters["throughput"] = str(volume.throughput_bytes_per_second // MIB)
+    storage_class: YamlTable = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": _NAME},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": parameters,
+    }
+    return [claim, storage_class]
+
+
+def _throttling_request(cage: Cage) -> int | None:
+    """Return the request at which the kubelet's factor of 9/10 sets MemoryHigh, or None."""
+    high, limit = (cage.properties.get(name) for name in ("MemoryHigh", "MemoryMax"))
+    if high is None or limit is None:
+        return None
+    request = 10 * high - 9 * limit
+    return request if 0 <= request < limit else None
+
+
+def _is_offered(volume: CloudVolume) -> bool:
+    """Return whether the storage driver of the provider can make this volume."""
+    is_known = volume.provider == "aws" and volume.type in _AWS_TYPES
+    return is_known and volume.scale == 1 and volume.size_bytes is not None
+
+
+def _lost_by_kubelet(cage: Cage) -> Iterator[LostLimit]:
+    # Without MemorySwap of the kubelet a container has no swap, as a cage by default.
+    kept = ["MemoryMax", "CPUQuota"]
+    if not cage.properties.get("MemorySwapMax"):
+        kept.append("MemorySwapMax")
+    if _throttling_request(cage) is not None:
+        kept.append("MemoryHigh")
+        said = f"MemoryHigh = {exact_size(cage.properties['MemoryHigh'])}"
+        yield LostLimit(said, _MEMORY_QOS)
+    if cage.volume and _is_offered(cage.volume):
+        yield from lost_properties(cage, (*kept, *IO_MAX_KEY), "the kubelet has no such limit")
+        return
+    yield from lost_properties(cage, kept, "the kubelet does not limit disk I/O; a volume does")
+    yield from lost_behaviour(cage)

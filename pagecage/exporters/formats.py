@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from pagecage.exporters.containers import compose, engine_command, incus
+from pagecage.exporters.containers import compose, drop_in, engine_command, incus, pod
 from pagecage.exporters.export import Exporter
-from pagecage.exporters.kubernetes import pod
 from pagecage.exporters.machines import libvirt, nbdkit
-from pagecage.exporters.systemd import drop_in
 
 EXPORTERS: Mapping[str, Exporter] = {
     "systemd": drop_in,

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from pagecage.errors import PagecageError, nearest
@@ -33,6 +32,8 @@ from pagecage.importers.result import (
     Selection,
     UnsupportedLimit,
     limits_of_one_device,
+    quota_limit,
+    swap_limit,
 )
 from pagecage.units import exact_size
 
@@ -368,14 +369,8 @@ def _memory(service: Table, limits: Table) -> Iterator[ImportedLimit]:
         return
     yield ImportedLimit("MemoryMax", exact_size(memory), f"{key} = {written} (powers of 1024)")
     total = service.get("memswap_limit")
-    if total in (-1, "-1"):
-        yield ImportedLimit("MemorySwapMax", "infinity", "memswap_limit = -1, which is no limit")
-        return
-    swap = (docker_bytes(total) if total else 2 * memory) - memory
-    if swap > 0:
-        given = f"memswap_limit = {total}, memory and swap together"
-        basis = given if total else "memswap_limit is not set, so swap equals memory"
-        yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
+    total_bytes = -1 if total in (-1, "-1") else docker_bytes(total) if total else 0
+    yield from swap_limit(memory, total_bytes, "memswap_limit", total)
 
 
 def _cpu(service: Table, limits: Table) -> Iterator[ImportedLimit]:
@@ -383,10 +378,8 @@ def _cpu(service: Table, limits: Table) -> Iterator[ImportedLimit]:
         if written and (cpus := kubernetes_quantity(written)):
             yield ImportedLimit("CPUQuota", cpu_percent(cpus), f"{key} = {written}")
             return
-    if (quota := int(service.get("cpu_quota") or 0)) > 0:
-        period = int(service.get("cpu_period") or 100_000)
-        basis = f"cpu_quota = {quota} us of every {period} us"
-        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)
+    quota, period = (int(service.get(key) or 0) for key in ("cpu_quota", "cpu_period"))
+    yield from quota_limit("cpu_quota", quota, period)
 
 
 def _limit(key: str, limits: Table) -> tuple[str, Any]:

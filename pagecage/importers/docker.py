@@ -19,6 +19,8 @@ from pagecage.importers.result import (
     Selection,
     UnsupportedLimit,
     limits_of_one_device,
+    quota_limit,
+    swap_limit,
 )
 from pagecage.units import exact_size
 
@@ -85,26 +87,17 @@ def memory_limits(config: Table) -> Iterator[ImportedLimit]:
     if memory <= 0:
         return
     yield ImportedLimit("MemoryMax", exact_size(memory), f"HostConfig.Memory = {memory}")
-    if total < 0:
-        yield ImportedLimit(
-            "MemorySwapMax", "infinity", f"HostConfig.MemorySwap = {total}, which is no limit"
-        )
-    elif swap := (total or 2 * memory) - memory:
-        given = f"HostConfig.MemorySwap = {total}, memory and swap together"
-        basis = given if total else "HostConfig.MemorySwap is not set, so swap equals memory"
-        yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
+    yield from swap_limit(memory, total, "HostConfig.MemorySwap", total)
 
 
 def cpu_limits(config: Table) -> Iterator[ImportedLimit]:
+    """Read NanoCpus, or CpuQuota and CpuPeriod."""
     nano, quota = int(config.get("NanoCpus") or 0), int(config.get("CpuQuota") or 0)
-    period = int(config.get("CpuPeriod") or 0) or 100_000
     if nano > 0:
-        yield ImportedLimit(
-            "CPUQuota", cpu_percent(Decimal(nano) / 10**9), f"HostConfig.NanoCpus = {nano}"
-        )
-    elif quota > 0:
-        basis = f"HostConfig.CpuQuota = {quota} us of every {period} us"
-        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)
+        cpus = cpu_percent(Decimal(nano) / 10**9)
+        yield ImportedLimit("CPUQuota", cpus, f"HostConfig.NanoCpus = {nano}")
+    else:
+        yield from quota_limit("HostConfig.CpuQuota", quota, int(config.get("CpuPeriod") or 0))
 
 
 def block_limits(config: Table) -> Iterator[BlockLimit]:

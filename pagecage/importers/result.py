@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document, Table
+from pagecage.importers.document import Document, Table, cpu_percent
 from pagecage.units import exact_size
 
 # Reasons that several formats give for an unsupported limit.
@@ -135,6 +136,24 @@ class Importer:
 
     recognise: Callable[[Document], bool]
     read: Callable[[Document, Selection], ImportResult]
+
+
+def swap_limit(memory: int, total: int, key: str, written: object) -> Iterator[ImportedLimit]:
+    """Yield the swap of a key that limits memory and swap together: by default twice the memory."""
+    if total < 0:
+        yield ImportedLimit("MemorySwapMax", "infinity", f"{key} = {written}, which is no limit")
+    elif (swap := (total or 2 * memory) - memory) > 0:
+        given = f"{key} = {written}, memory and swap together"
+        basis = given if total else f"{key} is not set, so swap equals memory"
+        yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
+
+
+def quota_limit(key: str, quota_us: int, period_us: int) -> Iterator[ImportedLimit]:
+    """Yield the limit of a quota of CPU time; a quota of 0 or less is none."""
+    period_us = period_us or 100_000
+    if quota_us > 0:
+        basis = f"{key} = {quota_us} us of every {period_us} us"
+        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota_us) / period_us), basis)
 
 
 BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
+from pagecage.model import record_sections as sections
 from pagecage.model.json_codec import (
     BOOT_ID,
     EXPERIMENT,
@@ -29,24 +30,6 @@ from pagecage.model.json_codec import (
     require_identifiers,
     require_treatment,
     to_json,
-)
-from pagecage.model.record_sections import (
-    CacheEvidence,
-    CageEvidence,
-    CountersEvidence,
-    DataEvidence,
-    DeviceEvidence,
-    DirtyLimitsEvidence,
-    DiskEvidence,
-    ExitEvidence,
-    LoadEvidence,
-    MachineEvidence,
-    MeasuredInterval,
-    MemoryEvidence,
-    MissedEntry,
-    OuterHost,
-    PhaseTiming,
-    WorkloadEvidence,
 )
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.whole_files import append_line
@@ -140,30 +123,30 @@ class Record:
     outcome: str
     phase: str
     error: str | None = None
-    phases: tuple[PhaseTiming, ...] = ()
+    phases: tuple[sections.PhaseTiming, ...] = ()
     boot_id: str | None = None
     state_id: str | None = None
     restore_seq: int | None = None
     emulated: bool | None = None
     page_bytes: int = LEAST_PAGE_BYTES
     response: Mapping[str, float | None] = field(default_factory=dict)
-    measured: MeasuredInterval | None = None
+    measured: sections.MeasuredInterval | None = None
     samples: tuple[JsonView, ...] = ()
-    counters: CountersEvidence = CountersEvidence()
-    outer_host: OuterHost | None = None
-    cage: CageEvidence = CageEvidence()
-    cache: CacheEvidence = CacheEvidence()
-    data: DataEvidence = DataEvidence()
-    device: DeviceEvidence = DeviceEvidence()
-    disks: Mapping[str, DiskEvidence] = field(default_factory=dict)
-    machine: MachineEvidence = MachineEvidence()
-    machine_memory: MemoryEvidence = MemoryEvidence()
-    dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()
-    workload: WorkloadEvidence = WorkloadEvidence()
-    exit: ExitEvidence = ExitEvidence()
-    load: LoadEvidence = LoadEvidence()
+    counters: sections.CountersEvidence = sections.CountersEvidence()
+    outer_host: sections.OuterHost | None = None
+    cage: sections.CageEvidence = sections.CageEvidence()
+    cache: sections.CacheEvidence = sections.CacheEvidence()
+    data: sections.DataEvidence = sections.DataEvidence()
+    device: sections.DeviceEvidence = sections.DeviceEvidence()
+    disks: Mapping[str, sections.DiskEvidence] = field(default_factory=dict)
+    machine: sections.MachineEvidence = sections.MachineEvidence()
+    machine_memory: sections.MemoryEvidence = sections.MemoryEvidence()
+    dirty_limits: sections.DirtyLimitsEvidence = sections.DirtyLimitsEvidence()
+    workload: sections.WorkloadEvidence = sections.WorkloadEvidence()
+    exit: sections.ExitEvidence = sections.ExitEvidence()
+    load: sections.LoadEvidence = sections.LoadEvidence()
     collectors: Mapping[str, JsonView] = field(default_factory=dict)
-    missed_requirements: tuple[MissedEntry, ...] = ()
+    missed_requirements: tuple[sections.MissedEntry, ...] = ()
     conditions: tuple[str, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
     trace_files: Mapping[str, TraceFile] = field(default_factory=dict)
@@ -278,5 +261,5 @@ def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iter
 
 def with_outer_host(record: Record, outer_host: JsonView | None) -> Record:
     """Return the record with counters of the machine around the guest, read by the controller."""
-    found = from_json(OuterHost, outer_host, "outer_host") if outer_host else None
+    found = from_json(sections.OuterHost, outer_host, "outer_host") if outer_host else None
     return replace(record, outer_host=found)

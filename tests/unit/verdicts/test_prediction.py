@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.verdicts.counters import io_difference
+from pagecage.verdicts.io_demand import find_knee, predict
 from pagecage.verdicts.limits import requested_caps
-from pagecage.verdicts.prediction import find_knee, predict
 from pagecage.verdicts.windows import windows_and_remainder, windows_of
 from tests.fixtures.records import make_record, with_sections
 from tests.fixtures.stored import NAMES, stored
