@@ -459,10 +459,8 @@ class CatalogueEntry:
 def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
     offered = tuple(provider for provider in providers if name in (None, provider.name))
     if not offered:
-        raise PagecageError(
-            f"there is no provider {name!r} in the catalogue",
-            nearest(name or "", [provider.name for provider in providers]),
-        )
+        reason = f"there is no provider {name!r} in the catalogue"
+        raise PagecageError(reason, nearest(name or "", [provider.name for provider in providers]))
     return offered
 
 

@@ -51,9 +51,8 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
                 row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus
             ]
             if not fitting:
-                raise PagecageError(
-                    f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance"
-                )
+                reason = f"the catalogue has no limits of {name} for {kind.name}"
+                raise PagecageError(reason, "leave out --instance")
             return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
     hint = nearest(plain, instance_names(provider))
     hint = hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"

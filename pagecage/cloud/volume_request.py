@@ -38,9 +38,8 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
     ):
         if value is not None and not isinstance(formula, ProvisionedFormula):
             reason = "the instance decides" if formula is None else "its size and type decide"
-            raise PagecageError(
-                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
-            )
+            reason = f"{kind.name} does not take {option}, because {reason}"
+            raise PagecageError(reason, f"leave out {option}")
     read_iops, reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
     write_iops, writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
     return VolumeLimits(
@@ -65,9 +64,8 @@ def _checked_size(kind: VolumeType, request: VolumeRequest) -> int:
     if kind.size is None:
         return request.size_bytes or 0
     if request.size_bytes is None:
-        raise PagecageError(
-            f"the limits of {kind.name} depend on its size, and none is given", "--size 500GiB"
-        )
+        reason = f"the limits of {kind.name} depend on its size, and none is given"
+        raise PagecageError(reason, "--size 500GiB")
     least, most, size = kind.size.least_bytes, kind.size.most_bytes, request.size_bytes
     if not least <= size <= most:
         raise PagecageError(
@@ -78,10 +76,8 @@ def _checked_size(kind: VolumeType, request: VolumeRequest) -> int:
     if size % kind.size.step_bytes:
         below = size // kind.size.step_bytes * kind.size.step_bytes
         steps = f"{kind.name} is sold in steps of {_format_size(kind.size.step_bytes)}"
-        raise PagecageError(
-            f"{steps}, and {_format_size(size)} are {size / GIB:.2f} GiB",
-            f"--size {below // GIB}GiB, or {below // GIB + 1}GiB",
-        )
+        reason = f"{steps}, and {_format_size(size)} are {size / GIB:.2f} GiB"
+        raise PagecageError(reason, f"--size {below // GIB}GiB, or {below // GIB + 1}GiB")
     return size
 
 
@@ -111,16 +107,13 @@ def _iops(
         least, most = formula.bounds(FormulaInput(size))
         value = request.iops if request.iops is not None else formula.included
         if value is None:
-            raise PagecageError(
-                f"{kind.name} needs its provisioned IOPS, and none are given", f"--iops {int(most)}"
-            )
+            reason = f"{kind.name} needs its provisioned IOPS, and none are given"
+            raise PagecageError(reason, f"--iops {int(most)}")
         if not least <= value <= most:
             allowed = f"may have {math.ceil(least)} to {int(most)} IOPS"
             nearest = math.ceil(least) if value < least else int(most)
-            raise PagecageError(
-                f"{kind.name} of {_format_size(size)} {allowed}, not {int(value)}",
-                f"--iops {nearest}{_or_larger(kind, formula, value)}",
-            )
+            reason = f"{kind.name} of {_format_size(size)} {allowed}, not {int(value)}"
+            raise PagecageError(reason, f"--iops {nearest}{_or_larger(kind, formula, value)}")
     return None if formula is None else formula.evaluate(FormulaInput(size, request.iops))
 
 

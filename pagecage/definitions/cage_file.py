@@ -30,24 +30,7 @@ from pagecage.definitions.fields import (
     StrictTable,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.cage import (
-    DATA_DISK,
-    ENFORCERS,
-    UNCAGED,
-    BurstCredits,
-    Cage,
-    CloudVolume,
-    CreditBucket,
-    DiskLimits,
-    Enforcer,
-    IoAccounting,
-    LatencyFloor,
-    LatencyQuantiles,
-    LayerLimit,
-    SnapshotRestore,
-    VolumeEvent,
-    VolumeSimulation,
-)
+from pagecage.model import cage as model
 from pagecage.model.json_codec import DISK
 from pagecage.units import format_bytes, page_floor_bytes
 
@@ -100,12 +83,12 @@ class LayerLimitTable(StrictTable):
                 )
         return self
 
-    def to_model(self) -> LayerLimit:
+    def to_model(self) -> model.LayerLimit:
         burst = self.iops_burst or self.bandwidth_burst
         rate, unit = (self.iops, "operations") if self.iops else (self.bandwidth, "bytes")
         assert rate is not None  # by the validator
         bucket = (burst.rate, burst.credits) if burst else (None, None)
-        return LayerLimit(self.layer, self.of, unit, rate, *bucket)
+        return model.LayerLimit(self.layer, self.of, unit, rate, *bucket)
 
 
 def quantiles_of(percentiles_us: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
@@ -136,11 +119,11 @@ class LatencyQuantilesTable(StrictTable):
         quantiles_of(self.percentiles_us)
         return self
 
-    def to_model(self) -> LatencyQuantiles:
-        return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
+    def to_model(self) -> model.LatencyQuantiles:
+        return model.LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
-Latency = Annotated[LatencyQuantiles, CheckedBy(LatencyQuantilesTable)]
+Latency = Annotated[model.LatencyQuantiles, CheckedBy(LatencyQuantilesTable)]
 
 
 class RestoreTable(StrictTable):
@@ -193,12 +176,12 @@ class SimulationTable(StrictTable):
     Without `limits`, the I/O properties of the cage are the volume's limits.
     """
 
-    limits: list[Annotated[LayerLimit, CheckedBy(LayerLimitTable)]] = []
+    limits: list[Annotated[model.LayerLimit, CheckedBy(LayerLimitTable)]] = []
     read_latency: list[Latency] = []
     write_latency: list[Latency] = []
-    restore: Annotated[SnapshotRestore, CheckedBy(RestoreTable)] | None = None
+    restore: Annotated[model.SnapshotRestore, CheckedBy(RestoreTable)] | None = None
     events: Annotated[
-        list[Annotated[VolumeEvent, CheckedBy(VolumeEventTable)]], Field(max_length=256)
+        list[Annotated[model.VolumeEvent, CheckedBy(VolumeEventTable)]], Field(max_length=256)
     ] = []
 
     @model_validator(mode="after")
@@ -212,8 +195,8 @@ class SimulationTable(StrictTable):
                 raise ValueError(f"{name}: two distributions have the same size")
         return self
 
-    def to_model(self) -> VolumeSimulation:
-        return VolumeSimulation(
+    def to_model(self) -> model.VolumeSimulation:
+        return model.VolumeSimulation(
             tuple(self.limits),
             tuple(self.read_latency),
             tuple(self.write_latency),
@@ -237,7 +220,7 @@ SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {
 
 def check_disk_name(name: str) -> str:
     """Return the name of a further disk. Raises ValueError if it is invalid or is `data`."""
-    if name == DATA_DISK:
+    if name == model.DATA_DISK:
         raise ValueError("data is the data directory's disk, whose limits are the cage's own")
     if not DISK.fullmatch(name):
         raise ValueError(
@@ -266,8 +249,8 @@ class BurstTable(StrictTable):
     """Burst credits above the limits; `start` is their fill level when a trial begins."""
 
     start: Literal["full", "half", "drained"] = "full"
-    iops: Annotated[CreditBucket, CheckedBy(IopsBucket)] | None = None
-    bandwidth: Annotated[CreditBucket, CheckedBy(BandwidthBucket)] | None = None
+    iops: Annotated[model.CreditBucket, CheckedBy(IopsBucket)] | None = None
+    bandwidth: Annotated[model.CreditBucket, CheckedBy(BandwidthBucket)] | None = None
 
     @model_validator(mode="after")
     def _not_empty(self) -> BurstTable:
@@ -300,11 +283,11 @@ class DiskTable(StrictTable):
     IOReadIOPSMax: Count | None = None
     IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
     IOWriteIOPSMax: Count | None = None
-    volume: Annotated[CloudVolume, CheckedBy(VolumeTable)] | None = None
-    burst: Annotated[BurstCredits, CheckedBy(BurstTable)] | None = None
-    accounting: Annotated[IoAccounting, CheckedBy(AccountingTable)] | None = None
-    latency: Annotated[LatencyFloor, CheckedBy(LatencyTable)] | None = None
-    simulation: Annotated[VolumeSimulation, CheckedBy(SimulationTable)] | None = None
+    volume: Annotated[model.CloudVolume, CheckedBy(VolumeTable)] | None = None
+    burst: Annotated[model.BurstCredits, CheckedBy(BurstTable)] | None = None
+    accounting: Annotated[model.IoAccounting, CheckedBy(AccountingTable)] | None = None
+    latency: Annotated[model.LatencyFloor, CheckedBy(LatencyTable)] | None = None
+    simulation: Annotated[model.VolumeSimulation, CheckedBy(SimulationTable)] | None = None
 
     @model_validator(mode="after")
     def _check_bursts(self) -> Self:
@@ -325,10 +308,10 @@ class DiskTable(StrictTable):
                 )
         return self
 
-    def limits(self, names: Sequence[str]) -> DiskLimits:
+    def limits(self, names: Sequence[str]) -> model.DiskLimits:
         """Return those of these properties that are given, as numbers, and the cloud volume."""
         given = {name: getattr(self, name) for name in names}
-        return DiskLimits(
+        return model.DiskLimits(
             {name: value for name, value in given.items() if value is not None},
             *(self.volume, self.burst, self.accounting, self.latency, self.simulation),
         )
@@ -359,7 +342,7 @@ class CageFile(DiskTable):
     disks: dict[DiskName, DiskTable] = Field(
         {}, description="further disks by name; the limits above are those of the data's disk"
     )
-    enforced_by: Enforcer | None = Field(
+    enforced_by: model.Enforcer | None = Field(
         None,
         description=(
             "enforcer of the I/O limits: cgroup (io.max), or volume (a simulated volume), which is"
@@ -376,7 +359,7 @@ class CageFile(DiskTable):
         return self
 
     @property
-    def simulations(self) -> list[VolumeSimulation]:
+    def simulations(self) -> list[model.VolumeSimulation]:
         tables = (self.simulation, *(disk.simulation for disk in self.disks.values()))
         return [table for table in tables if table]
 
@@ -398,7 +381,7 @@ _PROPERTIES = ("MemoryMax", "MemoryHigh", "MemorySwapMax", *_IO_PROPERTIES, "CPU
 """Limits in the order in which a cage has them."""
 
 
-def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
+def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> model.Cage:
     """Return the cage. Raises PagecageError if MemoryMax needs a dataset and there is none."""
     own = table.limits(_PROPERTIES)
     limits: dict[str, Any] = dict(own.properties)
@@ -413,30 +396,29 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         )
         if limits["MemoryMax"] == 0:
             share = f"{table.MemoryMax.dataset_fraction:g} of {format_bytes(dataset_bytes)}"
-            raise PagecageError(
-                f"{path.name}: MemoryMax would be {share}, less than a page", "give more data"
-            )
+            reason = f"{path.name}: MemoryMax would be {share}, less than a page"
+            raise PagecageError(reason, "give more data")
     # With swap, anonymous memory would spill instead of being killed, and io.max does not throttle
     # swap-in.
     if limits.get("MemorySwapMax") == "infinity":
         del limits["MemorySwapMax"]
-    elif name != UNCAGED:
+    elif name != model.UNCAGED:
         limits.setdefault("MemorySwapMax", 0)
     needs_volume = any(
         one.read_latency or one.write_latency or one.restore or one.events
         for one in table.simulations
     )
     source = {} if table.source is None else {"source": table.source.model_dump()}
-    return Cage(
+    return model.Cage(
         name,
         **{**vars(own), "properties": limits},
         provenance={"about": table.about, **source},
-        enforced_by=table.enforced_by or ("volume" if needs_volume else ENFORCERS[0]),
+        enforced_by=table.enforced_by or ("volume" if needs_volume else model.ENFORCERS[0]),
         disks={name: disk.limits(_IO_PROPERTIES) for name, disk in table.disks.items()},
     )
 
 
-def cage_of_tables(name: str, tables: Mapping[str, object]) -> Cage:
+def cage_of_tables(name: str, tables: Mapping[str, object]) -> model.Cage:
     """Return the cage of tables that a program made. Raises PagecageError if it is not valid."""
     try:
         return resolve_cage(name, CageFile.model_validate(dict(tables)), None, Path(f"{name}.toml"))
@@ -444,7 +426,5 @@ def cage_of_tables(name: str, tables: Mapping[str, object]) -> Cage:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"
         message = first["msg"].removeprefix("Value error, ")
-        raise PagecageError(
-            f"the result is not a valid cage: {where}: {message}",
-            "leave out --save to see what was read",
-        ) from None
+        reason = f"the result is not a valid cage: {where}: {message}"
+        raise PagecageError(reason, "leave out --save to see what was read") from None

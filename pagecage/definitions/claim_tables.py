@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from pagecage.definitions.fields import StrictTable, Tables
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigureRow, number_or_text, origin
+from pagecage.model.published_figures import PublishedFigure, number_or_text
 
 Published = float | str | list[float] | list[str]
 Rule = Literal[
@@ -214,19 +214,19 @@ def _is_number(value: Any) -> bool:
 
 
 def complete_claim(
-    claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str
+    claim: ClaimTable, rows: Mapping[str, PublishedFigure] | None, experiment: str
 ) -> Tables:
     """Return the claim, completed from its row. Raises PagecageError naming the wrong key."""
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
-    whole["origin"] = origin(row["kind"]) if row else ""
+    whole["origin"] = row.origin if row else ""
     defaults: Tables = {"remark": ""}
     if row:
         defaults = {
-            "says": f"{row['condition']}: {row['metric']}",
-            "published": number_or_text(row["published"]),
-            "unit": row["unit"],
-            "remark": row["remark"],
+            "says": row.description,
+            "published": number_or_text(row.published),
+            "unit": row.unit,
+            "remark": row.remark,
         }
     whole |= {
         key: defaults.get(key)
@@ -235,38 +235,29 @@ def complete_claim(
     }
     for key in ("says", "published", "unit"):
         if whole[key] is None:
-            raise PagecageError(
-                f"claims.{claim.id}.{key} is missing",
-                "add it here, or add the row to experiments/articles",
-            )
+            hint = "add it here, or add the row to experiments/articles"
+            raise PagecageError(f"claims.{claim.id}.{key} is missing", hint)
     if wanted := wrong_published(claim.rule, whole["published"]):
         published = whole["published"]
-        raise PagecageError(
-            f"claims.{claim.id}.published: {published!r} is not {wanted} (rule {claim.rule!r})",
-            "give published in the claim",
-        )
+        reason = f"claims.{claim.id}.published: {published!r} is not {wanted} (rule {claim.rule!r})"
+        raise PagecageError(reason, "give published in the claim")
     return whole
 
 
 def _row_of(
-    claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str
-) -> PublishedFigureRow | None:
+    claim: ClaimTable, rows: Mapping[str, PublishedFigure] | None, experiment: str
+) -> PublishedFigure | None:
     if rows is None:
         return None
-    row = rows.get(claim.id)
-    if row is None:
-        raise PagecageError(
-            f"claims: no article has a row {claim.id!r}", "see experiments/articles/*.csv"
-        )
-    if experiment not in row["experiment"].split():
-        raise PagecageError(
-            f"claims.{claim.id} belongs to {row['experiment']}", "move the claim there"
-        )
-    if row["untestable"]:
-        raise PagecageError(
-            f"claims.{claim.id} has a rule, but its row is marked untestable",
-            "remove one of the two",
-        )
+    if (row := rows.get(claim.id)) is None:
+        reason = f"claims: no article has a row {claim.id!r}"
+        raise PagecageError(reason, "see experiments/articles/*.csv")
+    if experiment not in row.experiments:
+        reason = f"claims.{claim.id} belongs to {' '.join(row.experiments)}"
+        raise PagecageError(reason, "move the claim there")
+    if row.untestable:
+        reason = f"claims.{claim.id} has a rule, but its row is marked untestable"
+        raise PagecageError(reason, "remove one of the two")
     return row
 
 
@@ -275,8 +266,6 @@ def check_config_key(claim: Tables, definition: Tables) -> None:
     value: Any = definition
     for part in (claim["key"] or "").split(".") if claim["rule"] == "config" else ():
         if not isinstance(value, Mapping) or part not in value:
-            raise PagecageError(
-                f"claims.{claim['id']}.key: the definition has no {claim['key']}",
-                "name another key",
-            )
+            reason = f"claims.{claim['id']}.key: the definition has no {claim['key']}"
+            raise PagecageError(reason, "name another key")
         value = value[part]

@@ -171,9 +171,8 @@ def custom_programs(definition: Tables, path: Path) -> dict[str, str]:
     for word in dict.fromkeys(beside):
         file = _inside(path, word)
         if file.name in found:
-            raise PagecageError(
-                f"{path.name}: two of its files are named {file.name!r}", f"rename {file}"
-            )
+            reason = f"{path.name}: two of its files are named {file.name!r}"
+            raise PagecageError(reason, f"rename {file}")
         found[file.name] = _read(file.parent, file.name, path)
     return found
 
@@ -183,10 +182,8 @@ def custom_sections(definition: Tables, path: Path) -> dict[str, str]:
     names: Sequence[str] = definition.get("sections", ())
     for name in names:
         if not _SECTION.fullmatch(name):
-            raise PagecageError(
-                f"{path.name}: sections: {name!r} is not the name of a Python file beside it",
-                f"move it to {path.parent}, and name it as in mine.py",
-            )
+            reason = f"{path.name}: sections: {name!r} is not the name of a Python file beside it"
+            raise PagecageError(reason, f"move it to {path.parent}, and name it as in mine.py")
     files = [_inside(path, name) for name in names]
     return {file.name: _read(file.parent, file.name, path) for file in files}
 
@@ -219,10 +216,8 @@ def _read(folder: Path, name: str, path: Path) -> str:
     program = folder / name
     if not program.is_file():
         known = sorted(one.name for one in folder.glob("*") if one.is_file())
-        raise PagecageError(
-            f"{path.name}: there is no program {name!r} in {folder}",
-            nearest(name, known) if known else f"write {program}",
-        )
+        reason = f"{path.name}: there is no program {name!r} in {folder}"
+        raise PagecageError(reason, nearest(name, known) if known else f"write {program}")
     if (size_bytes := program.stat().st_size) > _MOST_BYTES:
         raise PagecageError(
             f"{path.name}: {program} has {format_bytes(size_bytes)}; a definition's own program"
@@ -232,10 +227,8 @@ def _read(folder: Path, name: str, path: Path) -> str:
     try:
         return program.read_text()
     except UnicodeDecodeError:
-        raise PagecageError(
-            f"{path.name}: {program} is not text", "write a script, or add a workload"
-        ) from None
+        reason = f"{path.name}: {program} is not text"
+        raise PagecageError(reason, "write a script, or add a workload") from None
     except OSError as error:
-        raise PagecageError(
-            f"{program} cannot be read: {error.strerror}", f"ls -l {program}"
-        ) from None
+        reason = f"{program} cannot be read: {error.strerror}"
+        raise PagecageError(reason, f"ls -l {program}") from None

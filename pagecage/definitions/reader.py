@@ -84,9 +84,8 @@ def is_path(name: str) -> bool:
 def check_stem(path: Path, kind: str) -> Path:
     """Return the path of a definition. Raises PagecageError if its stem is not a valid name."""
     if kind == "cage" and path.stem == UNCAGED:
-        raise PagecageError(
-            f"{path}: {UNCAGED} is the control without limits, in every project", f"rename {path}"
-        )
+        reason = f"{path}: {UNCAGED} is the control without limits, in every project"
+        raise PagecageError(reason, f"rename {path}")
     check_name(path.stem, kind, f"rename {path}")
     return path
 
@@ -94,10 +93,8 @@ def check_stem(path: Path, kind: str) -> Path:
 def check_name(name: str, kind: str = "experiment", fix: str = "choose another") -> str:
     """Return the name of a definition. Raises PagecageError if it cannot name runs and cgroups."""
     if not DEFINITION.fullmatch(name):
-        raise PagecageError(
-            f"{name!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
-            f"{fix}: small letters, digits and dashes",
-        )
+        reason = f"{name!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}"
+        raise PagecageError(reason, f"{fix}: small letters, digits and dashes")
     return name
 
 
@@ -109,14 +106,11 @@ def read_toml(path: Path) -> Tables:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     except (ValueError, RecursionError) as error:
         reason = why_unreadable(error)
-        raise PagecageError(
-            f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax"
-        ) from None
+        reason = f"{path.name}: {reason}"
+        raise PagecageError(reason, f"edit {path}; https://toml.io describes the syntax") from None
     if _contains_nul(data):
-        raise PagecageError(
-            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program",
-            f"edit {path}",
-        )
+        reason = f"{path.name}: a string contains a NUL byte, which cannot be passed to a program"
+        raise PagecageError(reason, f"edit {path}")
     return data
 
 
@@ -210,9 +204,8 @@ class Definitions:
             experiment = replace(experiment, project=project, file=None if is_built_in else path)
         for program in sorted(experiment.programs() - set(self._programs)):
             known = nearest(program, self._programs)
-            raise PagecageError(
-                f"{path.name}: workload.program: there is no workload {program!r}", known
-            )
+            reason = f"{path.name}: workload.program: there is no workload {program!r}"
+            raise PagecageError(reason, known)
         for cage in sorted(experiment.cage_names()):
             self.cages.find(cage, f"{path.name}: factors.cage")
         return experiment

@@ -51,9 +51,8 @@ def compose_variables(text: str, name: str) -> Iterator[str]:
             continue
         match = _LINE.fullmatch(stripped)
         if not match:
-            raise PagecageError(
-                f"{name}: line {number} is not NAME=VALUE", f"sed -n {number}p {name}"
-            )
+            reason = f"{name}: line {number} is not NAME=VALUE"
+            raise PagecageError(reason, f"sed -n {number}p {name}")
         written = match["value"]
         if written is None:
             yield match["name"]
@@ -64,10 +63,8 @@ def compose_variables(text: str, name: str) -> Iterator[str]:
             if quoted:
                 value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), value)
             if "$" in value:
-                raise PagecageError(
-                    f"{name}: line {number} contains a variable",
-                    "write its value, in single quotes",
-                )
+                reason = f"{name}: line {number} contains a variable"
+                raise PagecageError(reason, "write its value, in single quotes")
         yield f"{match['name']}={value}"
 
 
@@ -133,9 +130,8 @@ def read_service(document: Document, name: str, file: str) -> ComposeService:
     for entry in _list(service.get("env_file") or []):
         path = entry.get("path") if isinstance(entry, dict) else entry
         if not isinstance(path, str):
-            raise PagecageError(
-                f"env_file of service {name} has no path", "write it as env_file: PATH"
-            )
+            reason = f"env_file of service {name} has no path"
+            raise PagecageError(reason, "write it as env_file: PATH")
         env_files.append(path.replace("$$", "$"))
     if others := service.get("depends_on") or []:
         names = others if isinstance(others, dict) else _list(others)
@@ -190,9 +186,8 @@ def _words(value: Any, name: str, key: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(str(value or "").replace("$$", "$")))
     except ValueError as error:
-        raise PagecageError(
-            f"{key} of service {name} is not a command: {error}", "write it as a list"
-        ) from None
+        reason = f"{key} of service {name} is not a command: {error}"
+        raise PagecageError(reason, "write it as a list") from None
 
 
 def _environment(value: Any, name: str) -> Iterator[str]:
@@ -200,10 +195,8 @@ def _environment(value: Any, name: str) -> Iterator[str]:
     pairs = value.items() if isinstance(value, dict) else ((entry, None) for entry in _list(value))
     for key, item in pairs:
         if isinstance(item, dict | list) or not isinstance(key, str):
-            raise PagecageError(
-                f"environment of service {name}: {key!r} is not a variable",
-                "write it as NAME: text",
-            )
+            reason = f"environment of service {name}: {key!r} is not a variable"
+            raise PagecageError(reason, "write it as NAME: text")
         text = str(item).lower() if isinstance(item, bool) else str(item)
         yield (key if item is None else f"{key}={text}").replace("$$", "$")
 
@@ -241,9 +234,8 @@ def _short_volume(text: str, name: str) -> ServiceVolume | str:
     if not source.startswith((".", "/", "~")):
         return _named_volume(source, rest[0])
     if len(rest) > 2:
-        raise PagecageError(
-            f"volume {text!r} of service {name} is not a mount", "HOST:CONTAINER:ro"
-        )
+        reason = f"volume {text!r} of service {name} is not a mount"
+        raise PagecageError(reason, "HOST:CONTAINER:ro")
     return ServiceVolume(source, rest[0], "ro" in rest[1].split(",") if len(rest) == 2 else False)
 
 

@@ -158,9 +158,8 @@ class Document:
 def read_document(text: str, name: str) -> Document:
     """Parse a file. Raises PagecageError with the line if it is not valid JSON or YAML."""
     if len(text) > MOST_BYTES:
-        raise PagecageError(
-            f"{name} is larger than {MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}"
-        )
+        reason = f"{name} is larger than {MOST_BYTES >> 20} MiB"
+        raise PagecageError(reason, f"give the output of {KNOWN}")
     if not text.strip():
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")
     if text.lstrip()[0] in "{[" and not _SECTION.match(text.lstrip()):
@@ -186,13 +185,11 @@ def _yaml(text: str, name: str) -> Any:
         values = _values(trees, {})
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise PagecageError(
-            f"{name}: invalid YAML in line {line}: {error.problem}", _EXPORT_AGAIN
-        ) from None
+        reason = f"{name}: invalid YAML in line {line}: {error.problem}"
+        raise PagecageError(reason, _EXPORT_AGAIN) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PagecageError(
-            f"{name}: invalid YAML: {' '.join(str(error).split())}", _EXPORT_AGAIN
-        ) from None
+        reason = f"{name}: invalid YAML: {' '.join(str(error).split())}"
+        raise PagecageError(reason, _EXPORT_AGAIN) from None
     if values > _MOST_VALUES:
         raise PagecageError(f"{name} has too many values by its references", _EXPORT_AGAIN)
     if not trees:

@@ -67,9 +67,8 @@ def import_files(
         return _of_stats(stats, seconds, described=is_described)
     described, name = _import(*others[0], selection), others[0][1]
     if described.volume is None:
-        raise PagecageError(
-            f"{name} does not describe a volume of Amazon EBS", "aws ec2 describe-volumes"
-        )
+        reason = f"{name} does not describe a volume of Amazon EBS"
+        raise PagecageError(reason, "aws ec2 describe-volumes")
     if is_described:
         raise PagecageError(f"{name} describes the volume too", "remove --volume")
     return _merged(_of_stats(stats, seconds, described=True), described)

@@ -68,10 +68,8 @@ def described_volume(driver: str, parameters: Parameters, size_bytes: int) -> De
             return DescribedVolume(name, gib * GIB, int(iops) if iops else None, throughput)
         case "disk.csi.azure.com" | "kubernetes.io/azure-disk":
             return _azure(given, gib)
-    raise PagecageError(
-        f"the storage driver {driver!r} states no limits that pagecage knows",
-        "remove its claim from the file, and import a probe of the volume",
-    )
+    reason = f"the storage driver {driver!r} states no limits that pagecage knows"
+    raise PagecageError(reason, "remove its claim from the file, and import a probe of the volume")
 
 
 def _azure(parameters: Parameters, gib: int) -> DescribedVolume:
@@ -226,9 +224,8 @@ def memory_qos(
         if one.get("kind") == "KubeletConfiguration" and is_on:
             factor = Decimal(str(one.get("memoryThrottlingFactor") or DEFAULT_FACTOR))
     if factor is not None and not 0 < factor <= 1:
-        raise PagecageError(
-            f"{factor} is not a memory throttling factor", "give one above 0 and at most 1"
-        )
+        reason = f"{factor} is not a memory throttling factor"
+        raise PagecageError(reason, "give one above 0 and at most 1")
     return _memory_high(spec, container, objects, factor)
 
 
@@ -306,9 +303,8 @@ def read(document: Document, selection: Selection) -> ImportResult:
                 pods[name] = (spec, templates)
     if not pods:
         kinds = ", ".join(sorted({str(row["kind"]) for row in rows(document.tree)}))
-        raise PagecageError(
-            f"the file does not contain a pod ({kinds})", "kubectl get pod NAME -o yaml"
-        )
+        reason = f"the file does not contain a pod ({kinds})"
+        raise PagecageError(reason, "kubectl get pod NAME -o yaml")
     spec, templates = pods[selection.choose("pod", list(pods))]
     containers = {str(row.get("name")): row for row in rows(spec.get("containers") or [])}
     container = containers[selection.choose("container", list(containers))] if containers else {}

@@ -202,10 +202,8 @@ def difference(
     changes = {key: value - before.plain()[key] for key, value in after.plain().items()}
     fallen = [key for key, change in changes.items() if change < 0]
     if fallen and not any(change > 0 for change in changes.values()):
-        raise PagecageError(
-            f"{names[1]} was read before {names[0]}: its counters are lower",
-            f"give {names[1]} first",
-        )
+        reason = f"{names[1]} was read before {names[0]}: its counters are lower"
+        raise PagecageError(reason, f"give {names[1]} first")
     if fallen:
         raise PagecageError(
             f"{fallen[0]} is lower in {names[1]} than in {names[0]}: these are two volumes, or the"
@@ -258,10 +256,8 @@ def latency_result(
     longest_us = max(counters.exceeded_us.values())
     if seconds is not None and longest_us > 1e6 * seconds:
         exceeded = format_seconds(longest_us / 1e6)
-        raise PagecageError(
-            f"--time {seconds:g}s is shorter than the {exceeded} above a limit",
-            "give the time between the two files",
-        )
+        reason = f"--time {seconds:g}s is shorter than the {exceeded} above a limit"
+        raise PagecageError(reason, "give the time between the two files")
     return ImportResult(
         "nvme amzn stats",
         "The latency of a customer's volume, from nvme amzn stats.",

@@ -125,9 +125,8 @@ class Selection:
         if len(picked) == 1:
             return picked[0]
         names = ", ".join(offered)
-        raise PagecageError(
-            f"the file has {len(offered)} {kind}s: {names}", f"pick one: --pick {offered[0]}"
-        )
+        reason = f"the file has {len(offered)} {kind}s: {names}"
+        raise PagecageError(reason, f"pick one: --pick {offered[0]}")
 
 
 @dataclass(frozen=True)

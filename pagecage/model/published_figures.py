@@ -8,8 +8,8 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from pagecage.checkout import TOP
@@ -17,37 +17,11 @@ from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.whole_files import text_sha256
 
-PublishedFigureRow = Mapping[str, str]
 CONCLUSION = "conclusion"
 """Kind of an added row: derived from an article's conclusions, not printed in it."""
 _NUMBER = re.compile(r"^[~<>]?(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?P<scale>[kKMG]?)$")
 # iostat -h and free -h print units with steps of 1024 (sysstat, human-readable units).
 _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
-
-
-def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
-    """Return the rows by id; None without articles. Raises PagecageError for a duplicate id."""
-    paths = sorted(directory.glob("*.csv"))
-    rows: dict[str, PublishedFigureRow] = {}
-    for path in paths:
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["id"] in rows:
-                    reason = f"{path.name}: the id {row['id']} is not unique"
-                    raise PagecageError(reason, f"edit {path}")
-                rows[row["id"]] = row
-    return rows if paths else None
-
-
-def number_or_text(text: str) -> float | str:
-    """Return a published figure as a number ("~740", "804.4M"), or as text ("killed")."""
-    match = _NUMBER.match(text.strip())
-    return float(match["number"]) * _SCALE[match["scale"]] if match else text.strip()
-
-
-def origin(kind: str) -> str:
-    """Return where a row of this kind comes from: `article`, or its `conclusion`."""
-    return CONCLUSION if kind == CONCLUSION else "article"
 
 
 @dataclass(frozen=True)
@@ -71,21 +45,34 @@ class PublishedFigure:
     @property
     def origin(self) -> str:
         """`article`, or `conclusion` for an added row that follows from its conclusions."""
-        return origin(self.kind)
+        return CONCLUSION if self.kind == CONCLUSION else "article"
+
+
+def read_articles(directory: Path) -> dict[str, PublishedFigure] | None:
+    """Return the rows by id; None without articles. Raises PagecageError for a duplicate id."""
+    paths = sorted(directory.glob("*.csv"))
+    rows: dict[str, PublishedFigure] = {}
+    names = [one.name for one in fields(PublishedFigure) if one.name != "experiments"]
+    for path in paths:
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            if row["id"] in rows:
+                reason = f"{path.name}: the id {row['id']} is not unique"
+                raise PagecageError(reason, f"edit {path}")
+            texts = {name: row[name] for name in names}
+            rows[row["id"]] = PublishedFigure(**texts, experiments=tuple(row["experiment"].split()))
+    return rows if paths else None
 
 
 def read_rows(experiments: Path) -> list[PublishedFigure]:
     """Return the rows of experiments/articles/*.csv, sorted by the number in the id."""
-    files = sorted((experiments / "articles").glob("*.csv"))
-    rows = [
-        PublishedFigure(
-            experiments=tuple(row["experiment"].split()),
-            **{k: v for k, v in row.items() if k != "experiment"},
-        )
-        for file in files
-        for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-    ]
-    return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
+    rows = read_articles(experiments / "articles") or {}
+    return sorted(rows.values(), key=lambda row: int(row.id.partition("-")[2]))
+
+
+def number_or_text(text: str) -> float | str:
+    """Return a published figure as a number ("~740", "804.4M"), or as text ("killed")."""
+    match = _NUMBER.match(text.strip())
+    return float(match["number"]) * _SCALE[match["scale"]] if match else text.strip()
 
 
 def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
@@ -104,9 +91,7 @@ def read_definitions(experiments: Path) -> dict[str, JsonView]:
     return found
 
 
-def rules_of(
-    definitions: Mapping[str, JsonView],
-) -> dict[str, dict[str, JsonView]]:
+def rules_of(definitions: Mapping[str, JsonView]) -> dict[str, dict[str, JsonView]]:
     found: dict[str, dict[str, JsonView]] = {}
     for name, definition in definitions.items():
         for claim in definition.get("claims", []):
@@ -117,23 +102,13 @@ def rules_of(
 FILE = "rule-dates.csv"
 HINT = "run tools/update-rule-dates"
 _DEFAULTS: JsonView = {
-    "rule": None,
-    "response": None,
-    "over_response": None,
+    **dict.fromkeys(("rule", "response", "over_response", "per", "along", "key", "where", "over")),
+    **dict.fromkeys(("than", "than_over", "published", "unit")),
     "over_boot": False,
-    "per": None,
+    "with_wrong_answers": False,
     "statistic": "median",
-    "along": None,
-    "key": None,
-    "where": None,
-    "over": None,
-    "than": None,
-    "than_over": None,
     "tolerance_factor": 2.0,
     "needs": "any_size",
-    "with_wrong_answers": False,
-    "published": None,
-    "unit": None,
 }
 """Keys of a claim that decide its verdict, with their defaults."""
 OWN_FIGURE = ("published", "unit")
@@ -181,16 +156,17 @@ def read_rule_dates(experiments: Path) -> dict[tuple[str, str], RuleDate]:
     return {date.key: date for date in dates}
 
 
-def current_rules(experiments: Path) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield id and experiment of each rule of the definitions, with the hash of its content."""
-    for name, definition in read_definitions(experiments).items():
-        for claim in definition.get("claims", []):
-            yield (claim["id"], name), rule_sha256(claim)
+def current_rules(experiments: Path) -> dict[tuple[str, str], str]:
+    """Return the hash of each rule of the definitions, by id and experiment."""
+    rules = rules_of(read_definitions(experiments))
+    return {
+        (id_, name): rule_sha256(rule) for id_, by in rules.items() for name, rule in by.items()
+    }
 
 
 def outdated(experiments: Path) -> list[str]:
     """Return a sentence for each rule whose content differs from the one that was dated."""
-    dates, rules = read_rule_dates(experiments), dict(current_rules(experiments))
+    dates, rules = read_rule_dates(experiments), current_rules(experiments)
     changed = [key for key, sha in rules.items() if key not in dates or dates[key].sha256 != sha]
     gone = [key for key in dates if key not in rules]
     return [
@@ -203,7 +179,7 @@ def update_rule_dates(experiments: Path, today: datetime.date) -> list[RuleDate]
     """Write the file anew, with today's date for rules that changed; return these rules."""
     dates = read_rule_dates(experiments)
     rows, changed = [], []
-    for key, sha in sorted(current_rules(experiments)):
+    for key, sha in sorted(current_rules(experiments).items()):
         date = dates.get(key)
         if date is None or date.sha256 != sha:
             date = RuleDate(*key, today.isoformat(), sha)

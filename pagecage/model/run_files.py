@@ -154,9 +154,8 @@ def read_plan(path: Path) -> JsonView:
     if isinstance(plan, dict) and not isinstance(version, int):
         raise PagecageError(f"{file}: 'plan_version' is not an integer", KEYS_HINT)
     if isinstance(version, int) and version > PLAN_VERSION:
-        raise PagecageError(
-            f"{file} has format version {version}", "use a newer pagecage to read it"
-        )
+        reason = f"{file} has format version {version}"
+        raise PagecageError(reason, "use a newer pagecage to read it")
     _check(plan, _KEYS, str(file))
     if not isinstance(plan.get("until_ci"), float | None):
         raise PagecageError(f"{file}: 'until_ci' is not a number", KEYS_HINT)
