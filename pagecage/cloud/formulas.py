@@ -291,9 +291,8 @@ class FormulaTable(ExactTable, Generic[Amount]):
     @model_validator(mode="after")
     def _check_shape(self) -> FormulaTable[Amount]:
         if len(self.model_fields_set) != 1:
-            raise ValueError(
-                f"a formula needs exactly one of {', '.join(FormulaTable.model_fields)}"
-            )
+            reason = f"a formula needs exactly one of {', '.join(FormulaTable.model_fields)}"
+            raise ValueError(reason)
         return self
 
     @property

@@ -78,9 +78,8 @@ class LayerLimitTable(StrictTable):
             if burst is not None and base is None:
                 raise ValueError(f"{name}_burst needs {name}, the rate at which it refills")
             if burst is not None and base is not None and burst.rate <= base:
-                raise ValueError(
-                    f"{name}_burst.rate is not above {name}, so there would be no burst"
-                )
+                reason = f"{name}_burst.rate is not above {name}, so there would be no burst"
+                raise ValueError(reason)
         return self
 
     def to_model(self) -> model.LayerLimit:
@@ -299,13 +298,11 @@ class DiskTable(StrictTable):
             given = [base for base in bases if base is not None]
             if bucket and not given:
                 names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
-                raise ValueError(
-                    f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
-                )
+                reason = f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
+                raise ValueError(reason)
             if bucket and bucket.rate <= min(given):
-                raise ValueError(
-                    f"burst.{key}.rate is not above the limit, so there would be no burst"
-                )
+                reason = f"burst.{key}.rate is not above the limit, so there would be no burst"
+                raise ValueError(reason)
         return self
 
     def limits(self, names: Sequence[str]) -> model.DiskLimits:

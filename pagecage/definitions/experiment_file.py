@@ -175,9 +175,8 @@ class ExperimentFile(StrictTable):
             for factor, levels in table.items():
                 for level in levels:
                     if unknown := _unknown_level({factor: level}, self.factors):
-                        raise ValueError(
-                            f"identical[{number}]: {unknown} is not a level of this experiment"
-                        )
+                        reason = f"identical[{number}]: {unknown} is not a level of this experiment"
+                        raise ValueError(reason)
 
     @property
     def _level_tables(self) -> list[LevelTable]:
@@ -251,9 +250,8 @@ class ExperimentFile(StrictTable):
         known = (*PLACEHOLDERS, *own, *(["data"] if self.data else []))
         for name in re.findall(r"\{([a-z_]+)\}", argument):
             if name not in known and is_strict:
-                raise ValueError(
-                    f"{where}: there is no placeholder {{{name}}}; known: {', '.join(known)}"
-                )
+                reason = f"{where}: there is no placeholder {{{name}}}; known: {', '.join(known)}"
+                raise ValueError(reason)
             if name == "files" and is_strict and argument != "{files}":
                 raise ValueError(
                     f"{where}: {argument!r}: {{files}} becomes several arguments and must stand"

@@ -177,13 +177,11 @@ class WorkloadTable(ServiceKeys):
         own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
         is_own = self.kind in ("command", "service")
         if not is_own and (given := [key for key in own if getattr(self, key)]):
-            raise ValueError(
-                f'{given[0]} applies only to kind "command" or "service", not to {self.kind!r}'
-            )
+            reason = f'{given[0]} applies only to kind "command" or "service", not to {self.kind!r}'
+            raise ValueError(reason)
         if self.ready_when is not None and self.ready_port is not None:
-            raise ValueError(
-                "ready_when and ready_port both end the measured part; remove one of them"
-            )
+            reason = "ready_when and ready_port both end the measured part; remove one of them"
+            raise ValueError(reason)
         return self
 
     @model_validator(mode="after")
@@ -194,9 +192,8 @@ class WorkloadTable(ServiceKeys):
         if self.kind == "service" and not self.load:
             raise ValueError('kind "service" needs `load`, the command that drives the server')
         if self.kind == "service" and self.ready_when is None and self.ready_port is None:
-            raise ValueError(
-                'kind "service" needs ready_when or ready_port: when the server serves'
-            )
+            reason = 'kind "service" needs ready_when or ready_port: when the server serves'
+            raise ValueError(reason)
         return self
 
     @model_validator(mode="after")
@@ -263,9 +260,8 @@ class SizeTable(StrictTable):
     @model_validator(mode="after")
     def _check_placeholders(self) -> SizeTable:
         if taken := set(self.places) & {*PLACEHOLDERS, *OF_COMMANDS}:
-            raise ValueError(
-                f"places.{min(taken)} has the name of a placeholder that the agent fills in"
-            )
+            reason = f"places.{min(taken)} has the name of a placeholder that the agent fills in"
+            raise ValueError(reason)
         return self
 
     def filled(self, text: str) -> str:

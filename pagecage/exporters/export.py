@@ -70,10 +70,8 @@ def lost_behaviour(cage: Cage) -> Iterator[LostLimit]:
         rates = " and ".join(f"{one.rate} {unit} per second" for unit, one in named if one)
         yield LostLimit("burst credits", f"{rates}; the limits here are the base rates")
     if cage.accounting and cage.accounting.combined:
-        yield LostLimit(
-            "one limit for reads and writes together",
-            "each direction has the whole rate, so that a mixed load gets up to twice as much",
-        )
+        reason = "each direction has the whole rate, so that a mixed load gets up to twice as much"
+        yield LostLimit("one limit for reads and writes together", reason)
     if cage.accounting and cage.accounting.io_size_bytes:
         size = exact_size(cage.accounting.io_size_bytes, " ")
         yield LostLimit("I/O size", f"the provider counts a larger I/O as several of {size}")

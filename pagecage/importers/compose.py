@@ -348,9 +348,8 @@ def _unsupported(service: Table) -> Iterator[UnsupportedLimit]:
         if key not in ("memory", "cpus"):
             yield UnsupportedLimit(f"deploy.resources.limits.{key} = {value}", NO_SUCH_LIMIT)
     if "reservations" in resources:
-        yield UnsupportedLimit(
-            "deploy.resources.reservations", "a reservation protects and does not limit"
-        )
+        reason = "a reservation protects and does not limit"
+        yield UnsupportedLimit("deploy.resources.reservations", reason)
 
 
 def _memory(service: Table, limits: Table) -> Iterator[ImportedLimit]:

@@ -346,9 +346,8 @@ def _unsupported(
             yield UnsupportedLimit(f"volume {row.get('name')} in memory", reason)
     for name, container in containers.items():
         if container is not picked:
-            yield UnsupportedLimit(
-                f"container {name}", "it runs beside the picked one, with limits of its own"
-            )
+            reason = "it runs beside the picked one, with limits of its own"
+            yield UnsupportedLimit(f"container {name}", reason)
 
 
 def _limits(limits: Table, pod_limits: Table) -> Iterator[ImportedLimit]:
@@ -361,13 +360,11 @@ def _limits(limits: Table, pod_limits: Table) -> Iterator[ImportedLimit]:
         where, written = min(given, key=lambda pair: kubernetes_quantity(pair[1]))
         amount = kubernetes_quantity(written)
         if key == "memory" and amount:
-            yield ImportedLimit(
-                "MemoryMax", exact_size(whole_bytes(amount)), f"{where}.memory = {written}"
-            )
+            basis = f"{where}.memory = {written}"
+            yield ImportedLimit("MemoryMax", exact_size(whole_bytes(amount)), basis)
         elif amount:
-            yield ImportedLimit(
-                "CPUQuota", cpu_percent(amount), f"{where}.cpu = {written} ({plain(amount)} CPUs)"
-            )
+            basis = f"{where}.cpu = {written} ({plain(amount)} CPUs)"
+            yield ImportedLimit("CPUQuota", cpu_percent(amount), basis)
 
 
 IMPORTERS = (Importer(recognise, read),)

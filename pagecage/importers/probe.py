@@ -125,9 +125,8 @@ def _unsupported(tree: Table, phases: dict[str, Table]) -> Iterator[UnsupportedL
         reason = table(phases.get(name)).get("reason")
         if reason:
             yield UnsupportedLimit(key, str(reason))
-    yield UnsupportedLimit(
-        "a limit that reads and writes share", "the probe does not read and write at the same time"
-    )
+    reason = "the probe does not read and write at the same time"
+    yield UnsupportedLimit("a limit that reads and writes share", reason)
 
 
 IMPORTERS = (Importer(recognise, read),)
