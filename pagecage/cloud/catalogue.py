@@ -297,23 +297,13 @@ class VolumeType(OfferTable):
     _measured: tuple[MeasuredLatency, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
-    def _check_latencies(self) -> VolumeType:
+    def _check(self) -> VolumeType:
         used = [(t.direction, t.size) for t in self.measured_tables if t.use == "distribution"]
         if len(set(used)) < len(used):
             raise ValueError("measured_latency: two distributions have the same size")
-        return self
-
-    @model_validator(mode="after")
-    def _check_figures(self) -> VolumeType:
-        for quantity, both, *own in (
-            ("iops", self.both_iops, self.own_read_iops, self.own_write_iops),
-            (
-                "throughput",
-                self.both_throughput,
-                self.own_read_throughput,
-                self.own_write_throughput,
-            ),
-        ):
+        for quantity in ("iops", "throughput"):
+            names = (f"{one}_{quantity}" for one in ("both", "own_read", "own_write"))
+            both, *own = (getattr(self, name) for name in names)
             if both and any(own):
                 raise ValueError(f"{quantity} excludes read_{quantity} and write_{quantity}")
             if self.tiers and (both or any(own) or self.burst):

@@ -35,6 +35,11 @@ class IoAmount:
     writes: int = 0
     depth: int | None = None
 
+    @property
+    def by_direction(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, requests and bytes of each direction."""
+        return ("read", self.reads, self.read_bytes), ("write", self.writes, self.written_bytes)
+
 
 @dataclass(frozen=True)
 class LimitFloor:
@@ -98,11 +103,8 @@ def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
 def counting_notes(profile: LimitProfile, io: IoAmount) -> Iterator[str]:
     """Yield a sentence for each direction whose operations differ from the requests."""
     accounting = profile.accounting
-    for name, requests, size_bytes in (
-        ("reads", io.reads, io.read_bytes),
-        ("writes", io.writes, io.written_bytes),
-    ):
-        operations = _operations(profile, requests, size_bytes)
+    for side, requests, size_bytes in io.by_direction:
+        name, operations = f"{side}s", _operations(profile, requests, size_bytes)
         if accounting is None or accounting.io_size_bytes is None or operations == requests:
             continue
         unit = format_bytes(accounting.io_size_bytes)
@@ -116,10 +118,7 @@ def counting_notes(profile: LimitProfile, io: IoAmount) -> Iterator[str]:
 def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
     """Yield the time of requests one after the other, by their least or their mean latency."""
     simulation = profile.simulation if profile.is_volume else None
-    for direction, requests, size_bytes in (
-        ("read", io.reads, io.read_bytes),
-        ("write", io.writes, io.written_bytes),
-    ):
+    for direction, requests, size_bytes in io.by_direction:
         kind, latency_us = f"{direction} latency", getattr(profile.latency, f"{direction}_us", 0)
         if sizes := getattr(simulation, f"{direction}_latency", ()):
             kind = f"mean {kind}"

@@ -71,10 +71,8 @@ class LayerLimitTable(StrictTable):
     def _check(self) -> LayerLimitTable:
         if (self.iops is None) == (self.bandwidth is None):
             raise ValueError("a limit has either iops or bandwidth")
-        for base, burst, name in (
-            (self.iops, self.iops_burst, "iops"),
-            (self.bandwidth, self.bandwidth_burst, "bandwidth"),
-        ):
+        for name in ("iops", "bandwidth"):
+            base, burst = getattr(self, name), getattr(self, f"{name}_burst")
             if burst is not None and base is None:
                 raise ValueError(f"{name}_burst needs {name}, the rate at which it refills")
             if burst is not None and base is not None and burst.rate <= base:
@@ -185,11 +183,8 @@ class SimulationTable(StrictTable):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> SimulationTable:
-        for name, tables in (
-            ("read_latency", self.read_latency),
-            ("write_latency", self.write_latency),
-        ):
-            sizes = [latency.size_bytes for latency in tables]
+        for name in ("read_latency", "write_latency"):
+            sizes = [latency.size_bytes for latency in getattr(self, name)]
             if len(set(sizes)) < len(sizes):
                 raise ValueError(f"{name}: two distributions have the same size")
         return self

@@ -22,15 +22,7 @@ from pagecage.definitions.trial_tables import (
     WorkloadTable,
     wrong_response,
 )
-from pagecage.model.trial import (
-    FRESH_HOME,
-    SAME_OUTPUT,
-    Condition,
-    DriverName,
-    Package,
-    TrialData,
-    Workload,
-)
+from pagecage.model.trial import FRESH_HOME, SAME_OUTPUT, Condition, DriverName, TrialData, Workload
 from pagecage.units import LEAST_PAGE_BYTES
 
 
@@ -91,13 +83,6 @@ class ExperimentFile(StrictTable):
     findings: list[FindingTable] = []
     tables: list[ReportTable] = []
     ratio_tables: list[RatioTable] = []
-
-    def resolved_packages(self) -> tuple[Package, ...]:
-        """Return the packages as trials have them. A name alone is that of all distributions."""
-        return tuple(
-            Package(entry, entry) if isinstance(entry, str) else Package(entry.debian, entry.redhat)
-            for entry in self.packages
-        )
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:

@@ -36,6 +36,7 @@ from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.json_codec import DEFINITION
 from pagecage.model.published_figures import read_articles
+from pagecage.model.trial import Package
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,10 @@ def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> E
         sizes=sizes,
         definition_sha256=definition_sha256(path, {**programs, **sections}),
         definition=data,
-        packages=table.resolved_packages(),
+        packages=tuple(
+            Package(one, one) if isinstance(one, str) else Package(one.debian, one.redhat)
+            for one in table.packages
+        ),
         own_programs=programs,
         sections=sections,
     )

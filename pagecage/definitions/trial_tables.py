@@ -119,19 +119,8 @@ CacheState = Literal["cold", "resident", "any"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
 _AGENT_JOB_OPTIONS = (
-    "filename",
-    "directory",
-    "readonly",
-    "invalidate",
-    "group_reporting",
-    "name",
-    "new_group",
-    "output",
-    "stonewall",
-    "write_bw_log",
-    "write_lat_log",
-    "write_iops_log",
-    "log_avg_msec",
+    *("filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group"),
+    *("output", "stonewall", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec"),
 )
 _READS_ONLY = ("read", "randread")
 

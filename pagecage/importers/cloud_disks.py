@@ -28,16 +28,10 @@ _AWS_INSTANCE = (
 )
 _GCLOUD_KEYS = ("name", "type", "sizeGb", "provisionedIops", "provisionedThroughput", "users")
 _GCLOUD_MACHINE = "disks of one type share the limits of the machine; add --instance TYPE"
-_AZURE_KEYS = {
-    "name",
-    "sku",
-    "disksizegb",
-    "diskiopsreadwrite",
-    "diskmbpsreadwrite",
-    "burstingenabled",
-    "tier",
-    "managedby",
-}
+_AZURE_KEYS = (
+    *("name", "sku", "disksizegb", "diskiopsreadwrite", "diskmbpsreadwrite"),
+    *("burstingenabled", "tier", "managedby"),
+)
 _AZURE_MACHINE = (
     "the limits of the machine may be tighter and have credits of their own (az vm show)"
 )

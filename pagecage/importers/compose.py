@@ -280,13 +280,7 @@ _UNSUPPORTED = {
     "pids_limit": PROCESSES,
 }
 _SUPPORTED = (
-    "mem_limit",
-    "memswap_limit",
-    "cpus",
-    "cpu_quota",
-    "cpu_period",
-    "blkio_config",
-    "deploy",
+    *("mem_limit", "memswap_limit", "cpus", "cpu_quota", "cpu_period", "blkio_config", "deploy"),
 )
 _REFERENCE = re.compile(r"\$\{?[A-Za-z_]")
 

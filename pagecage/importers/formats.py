@@ -71,10 +71,7 @@ def import_files(
         raise PagecageError(reason, "aws ec2 describe-volumes")
     if is_described:
         raise PagecageError(f"{name} describes the volume too", "remove --volume")
-    return _merged(_of_stats(stats, seconds, described=True), described)
-
-
-def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
+    found = _of_stats(stats, seconds, described=True)
     return replace(
         found,
         origin=f"{found.origin} and {described.origin}",
@@ -111,15 +108,11 @@ def _import(document: Document, name: str, selection: Selection) -> ImportResult
 def _fitting(name: str, read: Callable[[], Found]) -> Found:
     try:
         return read()
-    except (
-        TypeError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except _MISFITS as error:
         raise _not_fitting(name, error) from None
+
+
+_MISFITS = (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
 def _not_fitting(name: str, error: Exception) -> PagecageError:

@@ -135,22 +135,18 @@ class DirectionCounters:
 class VolumeCounters:
     """One reading, or the difference of two; `exceeded_us` has the keys of LIMITS."""
 
-    reads: DirectionCounters
-    writes: DirectionCounters
+    sides: Mapping[str, DirectionCounters]
     exceeded_us: Mapping[str, int]
     queue_length: int
 
     def plain(self) -> dict[str, int]:
         """Return the counters that never fall, by the names of the log page."""
+        totals = {"ops": "operations", "bytes": "size_bytes", "time": "time_us"}
         return {
-            **{f"total_{side}_ops": one.operations for side, one in self.sides()},
-            **{f"total_{side}_bytes": one.size_bytes for side, one in self.sides()},
-            **{f"total_{side}_time": one.time_us for side, one in self.sides()},
-            **self.exceeded_us,
-        }
-
-    def sides(self) -> tuple[tuple[str, DirectionCounters], ...]:
-        return (("read", self.reads), ("write", self.writes))
+            f"total_{side}_{name}": getattr(one, key)
+            for name, key in totals.items()
+            for side, one in self.sides.items()
+        } | dict(self.exceeded_us)
 
 
 def recognise(document: Document) -> bool:
@@ -171,21 +167,12 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
         raise PagecageError(f"{name} is another log of nvme, without latencies", EXPORT)
     if "read_io_latency_histogram" not in tree:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
-    reads, writes = (
-        DirectionCounters(
-            _whole_number(tree, f"total_{side}_ops"),
-            _whole_number(tree, f"total_{side}_bytes"),
-            _whole_number(tree, f"total_{side}_time"),
-            read_bins(tree[f"{side}_io_latency_histogram"]),
-        )
-        for side in DIRECTIONS
-    )
-    return VolumeCounters(
-        reads,
-        writes,
-        {key: _whole_number(tree, key) for key in LIMITS},
-        _whole_number(tree, "volume_queue_length"),
-    )
+    sides = {}
+    for side in DIRECTIONS:
+        totals = (_whole_number(tree, f"total_{side}_{name}") for name in ("ops", "bytes", "time"))
+        sides[side] = DirectionCounters(*totals, read_bins(tree[f"{side}_io_latency_histogram"]))
+    exceeded_us = {key: _whole_number(tree, key) for key in LIMITS}
+    return VolumeCounters(sides, exceeded_us, _whole_number(tree, "volume_queue_length"))
 
 
 def _whole_number(tree: Table, key: str) -> int:
@@ -210,27 +197,16 @@ def difference(
             " volume was attached again in between",
             f"give one file, or two readings of one attachment ({EXPORT})",
         )
-    reads, writes = (
-        _between(one, other, changes, side)
-        for (side, one), (_, other) in zip(before.sides(), after.sides(), strict=True)
-    )
-    return VolumeCounters(reads, writes, {key: changes[key] for key in LIMITS}, after.queue_length)
-
-
-def _between(
-    before: DirectionCounters, after: DirectionCounters, changes: Mapping[str, int], side: str
-) -> DirectionCounters:
-    bins = subtract_bins(after.bins, before.bins)
-    operations = changes[f"total_{side}_ops"]
-    if count(bins) - operations >= COUNT_WRAPS // 2:
-        raise PagecageError(
-            f"the histogram of {side}s fell between the two files, and the number of {side}s did"
-            " not",
-            f"read both from one volume: {EXPORT}",
-        )
-    return DirectionCounters(
-        operations, changes[f"total_{side}_bytes"], changes[f"total_{side}_time"], bins
-    )
+    sides = {}
+    for side in DIRECTIONS:
+        bins = subtract_bins(after.sides[side].bins, before.sides[side].bins)
+        totals = [changes[f"total_{side}_{name}"] for name in ("ops", "bytes", "time")]
+        if count(bins) - totals[0] >= COUNT_WRAPS // 2:
+            fell = f"the histogram of {side}s fell between the two files"
+            hint = f"read both from one volume: {EXPORT}"
+            raise PagecageError(f"{fell}, and the number of {side}s did not", hint)
+        sides[side] = DirectionCounters(*totals, bins)
+    return VolumeCounters(sides, {key: changes[key] for key in LIMITS}, after.queue_length)
 
 
 _RATES = (
@@ -250,7 +226,7 @@ def latency_result(
 
     `described`: another source has the limits. Raises PagecageError if no request was counted.
     """
-    if not any(count(one.bins) for _, one in counters.sides()):
+    if not any(count(one.bins) for _, one in counters.sides.items()):
         raise PagecageError("no read and no write was counted", f"run the program, then {EXPORT}")
     queued = counters.queue_length
     longest_us = max(counters.exceeded_us.values())
@@ -266,7 +242,7 @@ def latency_result(
         observed=(
             *(
                 each
-                for side, one in counters.sides()
+                for side, one in counters.sides.items()
                 if one.operations
                 for each in _of_direction(side, one, seconds)
             ),
@@ -277,7 +253,7 @@ def latency_result(
 
 
 def _latencies(counters: VolumeCounters) -> Iterator[ImportedLimit]:
-    for side, one in counters.sides():
+    for side, one in counters.sides.items():
         if not count(one.bins):
             continue
         points = quantiles(one.bins)
@@ -298,7 +274,7 @@ def _unsupported(counters: VolumeCounters, *, described: bool) -> Iterator[Unsup
         yield UnsupportedLimit("the limits of the volume", _RATES)
     if any(counters.exceeded_us.values()):
         yield UnsupportedLimit("the latency without any wait at a limit", _AT_LIMIT)
-    for side, one in counters.sides():
+    for side, one in counters.sides.items():
         if not count(one.bins):
             yield UnsupportedLimit(f"the latency of {side}s", f"no {side} was counted")
 

@@ -129,13 +129,8 @@ _NOT_SET = ("", "infinity", "[not set]", str(NO_LIMIT), "no", "auto")
 _ZERO_BY_DEFAULT = ("MemoryMin", "MemoryLow")
 _SET_BY_DEFAULT = ("TasksMax",)
 _SHOWN_LIMITS = {
-    "MemoryMax",
-    "MemoryHigh",
-    "MemorySwapMax",
-    "CPUQuotaPerSecUSec",
-    "MemoryCurrent",
-    *_NEW_NAMES,
-    *_BLOCK,
+    *("MemoryMax", "MemoryHigh", "MemorySwapMax", "CPUQuotaPerSecUSec", "MemoryCurrent"),
+    *(*_NEW_NAMES, *_BLOCK),
 }
 
 

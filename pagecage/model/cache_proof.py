@@ -114,7 +114,13 @@ def _cold_at_end(
     if (came := cache.came_bytes) is not None and came - read > _spare_bytes(cache):
         own = (end.since(start, key) or 0 for key in ("charged_bytes", "reclaimed_bytes"))
         if sum(own) >= came - _charged_spare_bytes(cache):
-            return _lost_counts(came, read)
+            # blk_cgroup_bio_start() queues a CPU's counters and then marks them as queued. After a
+            # flush between these two steps no later flush finds them (block/blk-cgroup.c, 6.12).
+            return (
+                f"{format_bytes(came)} of the files entered the page cache, charged to the slice,"
+                f" but its io.stat shows only {format_bytes(read)}: the kernel has lost counts of"
+                " reads"
+            )
         return f"{format_bytes(came)} of the files entered the page cache: {_read_elsewhere(read)}"
     missing = (requested_bytes or 0) - start.resident_bytes
     if missing - read > _spare_bytes(cache):
@@ -126,18 +132,6 @@ def _cold_at_end(
 def _read_elsewhere(read: int) -> str:
     return (
         f"the slice read only {format_bytes(read)} from the disk, so another process read the rest"
-    )
-
-
-def _lost_counts(came: int, read: int) -> str:
-    """Return the sentence for pages that the slice itself brought in, without reads in io.stat.
-
-    blk_cgroup_bio_start() queues a CPU's counters and then marks them as queued. After a flush
-    between these two steps no later flush finds them (block/blk-cgroup.c, Linux 6.12).
-    """
-    return (
-        f"{format_bytes(came)} of the files entered the page cache, charged to the slice, but its"
-        f" io.stat shows only {format_bytes(read)}: the kernel has lost counts of reads"
     )
 
 

@@ -80,18 +80,12 @@ def _each(rows: Any, keys: Mapping[str, str]) -> Any:
 RECORD_VERSION = 2
 MOST_RECORD_BYTES = 4 << 20
 """The longest record that an agent sends."""
-OUTCOMES = (
-    "ok",
-    "oom_killed",
-    "timed_out",
-    "failed",
-    "wrong_answer",
-    "not_prepared",
-    "requirement_missed",
-    "interrupted",
-)
 # Trials with these outcomes are complete; `--resume` repeats the others.
 FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "requirement_missed"})
+OUTCOMES = (
+    *("ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared"),
+    *("requirement_missed", "interrupted"),
+)
 
 
 @dataclass(frozen=True)

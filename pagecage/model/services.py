@@ -110,13 +110,9 @@ def _keys(path: str) -> list[str | int] | None:
     parts = _PATH.findall(path[1:])
     if not parts or "".join(parts) != path[1:]:
         return None
-    return [_key(part) for part in parts]
-
-
-def _key(part: str) -> str | int:
-    if part.startswith("."):
-        return part[1:]
-    return part[2:-2] if part.startswith('["') else int(part[1:-1])
+    texts = {".": slice(1, None), '["': slice(2, -2)}
+    inner = [texts.get(part[0], texts.get(part[:2])) for part in parts]
+    return [part[i] if i else int(part[1:-1]) for part, i in zip(parts, inner, strict=True)]
 
 
 def _item(found: Any, key: str | int) -> Any:

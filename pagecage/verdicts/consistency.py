@@ -378,7 +378,7 @@ def _sample_contradictions(record: Record, series: Rows) -> Iterator[str]:
         return
     missing = record.measured.end_monotonic_seconds - times[-1]
     late = times[0] - record.measured.start_monotonic_seconds
-    most = longest_gap_allowed(record.measured.seconds)
+    most = _scaled_bound(record.measured.seconds, LEAST_GAP_SECONDS)
     if missing > most or (missing > 0 and record.collectors.get("sampler")):
         yield f"the samples end {missing:.3f} s before the measured part"
     elif late > most:
@@ -387,18 +387,14 @@ def _sample_contradictions(record: Record, series: Rows) -> Iterator[str]:
     yield from islice(filter(None, excluded), 1)
 
 
-def longest_gap_allowed(seconds: float) -> float:
-    """Return the longest gap between samples of a measured part that is no pause."""
-    return _scaled_bound(seconds, LEAST_GAP_SECONDS)
-
-
-def longest_gap_seconds(record: Record, series: Rows) -> float:
-    """Return the longest time between two samples around the measured part; 0 without any."""
+def pause_seconds(record: Record, series: Rows) -> float | None:
+    """Return the longest time between two samples around the measured part if it is a pause."""
     if record.measured is None:
-        return 0.0
+        return None
     begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
     pairs = ((a["t"], b["t"]) for a, b in pairwise(series))
-    return max((b - a for a, b in pairs if begin < b and a < end), default=0.0)
+    gap = max((b - a for a, b in pairs if begin < b and a < end), default=0.0)
+    return gap if gap > _scaled_bound(record.measured.seconds, LEAST_GAP_SECONDS) else None
 
 
 def _counted(record: Record, series: Rows) -> Iterator[tuple[str, float, float, Samples]]:

@@ -9,7 +9,7 @@ from statistics import median
 from pagecage.model.record import Record
 from pagecage.model.record_sections import SECTOR_BYTES, Row
 from pagecage.units import format_bytes
-from pagecage.verdicts.consistency import longest_gap_allowed, longest_gap_seconds
+from pagecage.verdicts.consistency import pause_seconds
 from pagecage.verdicts.counters import (
     Rows,
     counter,
@@ -334,7 +334,7 @@ def judge_host_quiet(
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
-    gap = longest_gap_seconds(record, series)
+    pause = pause_seconds(record, series)
     found = (
         _disk_traffic(record),
         _stolen_time(record, seconds),
@@ -345,8 +345,8 @@ def judge_host_quiet(
         (disk_speed.verdict == "usual", disk_speed.reason)
         if disk_speed and disk_speed.verdict != "unknown"
         else None,
-        (False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded")
-        if gap > longest_gap_allowed(seconds)
+        (False, f"nothing was sampled for {pause:.1f} s: the machine was paused or overloaded")
+        if pause
         else None,
         *(_disk_traffic(view, f"the disk {name}") for name, view in disk_views(record).items()),
     )
