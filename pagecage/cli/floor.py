@@ -12,7 +12,7 @@ from pagecage.cli.cage_choice import named_profile
 from pagecage.cli.cage_page import console, print_heading, print_paragraphs, print_rows
 from pagecage.cli.options import Positive, VolumeOptions
 from pagecage.cli.output import Json, notify
-from pagecage.cloud.enough import IoAmount, LimitFloor, counting_notes, time_floors
+from pagecage.cloud.comparison import IoAmount, LimitFloor, counting_notes, time_floors
 from pagecage.cloud.profile import LimitProfile, describe_volume, profile_of_cage
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes

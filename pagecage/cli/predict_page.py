@@ -15,13 +15,13 @@ from pagecage.cli.runs import opened_run
 from pagecage.cloud.catalogue import tier_name
 from pagecage.cloud.comparison import (
     ANSWERS,
+    AS_FAST,
     InstanceRow,
     LeftOut,
     VolumeRow,
     drained_notes,
     prediction_notes,
 )
-from pagecage.cloud.enough import AS_FAST
 from pagecage.cloud.prediction import LATENCY, PROGRAM, VolumePrediction
 from pagecage.cloud.profile import describe_volume
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable

@@ -246,16 +246,10 @@ def profile_of(
         sources=tuple(LabelledSource(one.name, source) for one in offers for source in one.sources),
         remarks=tuple(f"{one.name}: {one.remark}" for one in offers if one.remark),
         is_offer=True,
-        simulation=_simulation(kind, limits, measured),
-    )
-
-
-def _simulation(
-    kind: VolumeType, limits: VolumeLimits, measured: tuple[MeasuredLatency, ...]
-) -> VolumeSimulation:
-    layers = tuple(_layer_limits(limits, kind.name, bool(kind.accounting.combined)))
-    return VolumeSimulation(
-        layers, distributions(measured, "read"), distributions(measured, "write")
+        simulation=VolumeSimulation(
+            tuple(_layer_limits(limits, kind.name, bool(kind.accounting.combined))),
+            *(distributions(measured, side) for side in ("read", "write")),
+        ),
     )
 
 

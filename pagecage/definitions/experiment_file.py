@@ -127,18 +127,15 @@ class ExperimentFile(StrictTable):
         tables: list[tuple[str, StrictTable]] = [
             (f"claims.{claim.id}", claim) for claim in self.claims
         ]
-        tables += [(f"headline[{number}]", part) for number, part in enumerate(self.headline)]
-        tables += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
-        tables += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
-        tables += [(f"ratio_tables[{n}]", table) for n, table in enumerate(self.ratio_tables)]
+        for key in ("headline", "findings", "tables", "ratio_tables"):
+            tables += [(f"{key}[{n}]", table) for n, table in enumerate(getattr(self, key))]
         for name, table in tables:
-            for key in ("where", "of", "over", "than", "than_over"):
-                where = getattr(table, key, None) or {}
+            keys = ("where", "of", "over", "than", "than_over")
+            sides = [(key, getattr(table, key, None) or {}) for key in keys]
+            sides += [("also", levels) for levels in getattr(table, "also", ())]
+            for key, where in sides:
                 if unknown := _unknown_level(where, self.factors):
                     raise ValueError(f"{name}.{key}: {unknown} is not a level of this experiment")
-            for levels in getattr(table, "also", ()):
-                if unknown := _unknown_level(levels, self.factors):
-                    raise ValueError(f"{name}.also: {unknown} is not a level of this experiment")
         for claim in self.claims:
             if claim.along is not None and claim.along not in self.factors:
                 raise ValueError(f"claims.{claim.id}.along: there is no factor {claim.along!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -179,15 +180,9 @@ def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> Json:
 
 
 def _dilated_simulation(simulation: VolumeSimulation, factor: float) -> VolumeSimulation:
-    def changed(part: Any, change: Callable[[float], float], *names: str) -> Any:
-        values = {name: getattr(part, name) for name in names}
-        return replace(part, **{n: None if v is None else change(v) for n, v in values.items()})
-
-    def slower(value: float) -> float:
-        return value / factor
-
-    def later(value: float) -> float:
-        return value * factor
+    def changed(part: Any, change: Callable[[float, float], float], *names: str) -> Any:
+        values = {n: v for n in names if (v := getattr(part, n)) is not None}
+        return replace(part, **{name: change(value, factor) for name, value in values.items()})
 
     def longer(given: Sequence[LatencyQuantiles]) -> tuple[LatencyQuantiles, ...]:
         return tuple(
@@ -199,9 +194,9 @@ def _dilated_simulation(simulation: VolumeSimulation, factor: float) -> VolumeSi
     times = "from_seconds", "until_seconds", "latency_us"
     restore = simulation.restore
     return VolumeSimulation(
-        tuple(changed(limit, slower, *rates) for limit in simulation.limits),
+        tuple(changed(limit, operator.truediv, *rates) for limit in simulation.limits),
         longer(simulation.read_latency),
         longer(simulation.write_latency),
-        restore and changed(restore, slower, "bytes_per_second"),
-        tuple(changed(event, later, *times) for event in simulation.events),
+        restore and changed(restore, operator.truediv, "bytes_per_second"),
+        tuple(changed(event, operator.mul, *times) for event in simulation.events),
     )

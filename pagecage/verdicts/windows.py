@@ -45,7 +45,15 @@ DISK_WAITING = 0.5
 """The disk binds if it is nearly always busy and the reader mostly waits for it."""
 CPU_BUSY = 0.8
 """CPUs used or waited for: one thread that would compute nearly all the time."""
-NAMES = ("bandwidth", "iops", "memory", "device", "cpu", "none")
+_IN_WORDS = {
+    "bandwidth": "a bandwidth cap",
+    "iops": "an IOPS cap",
+    "memory": "the memory limit",
+    "device": "the disk itself",
+    "cpu": "the CPU",
+    "none": "no limit",
+}
+NAMES = tuple(_IN_WORDS)
 
 
 @dataclass(frozen=True)
@@ -321,16 +329,6 @@ def _whole(record: Record) -> Window | None:
         cpu=cpu_seconds(record),
         page_bytes=record.page_bytes,
     )
-
-
-_IN_WORDS = {
-    "bandwidth": "a bandwidth cap",
-    "iops": "an IOPS cap",
-    "memory": "the memory limit",
-    "device": "the disk itself",
-    "cpu": "the CPU",
-    "none": "no limit",
-}
 
 
 def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVerdict:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.enough import (
+from pagecage.cloud.comparison import (
     AS_FAST,
     IoAmount,
     LimitFloor,
