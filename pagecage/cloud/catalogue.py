@@ -321,13 +321,8 @@ class VolumeType(OfferTable):
                 raise ValueError(f"sources.{table.by} is missing")
         self._measured = tuple(
             MeasuredLatency(
-                one.direction,
-                one.use,
-                one.size,
-                quantiles_of(one.percentiles_us),
-                one.load,
-                known[one.by],
-                one.remark,
+                *(one.direction, one.use, one.size, quantiles_of(one.percentiles_us)),
+                *(one.load, known[one.by], one.remark),
             )
             for one in self.measured_tables
         )

@@ -301,11 +301,8 @@ def choose(
 
 
 ANSWERS = ("yes", "expected", "unknown", "not expected", "no")
-"""Answers to "is it under the target?".
-
-The whole range is, or the expected time, or only the low end, or nothing. On an emulated CPU the
-expected time decides nothing: an answer other than yes or no is unknown.
-"""
+"""Answers to "is it under the target?": the whole range is, the expected time, (unknown: some of it
+on an emulated CPU, where that decides nothing), only the low end, or nothing."""
 
 
 @dataclass(frozen=True)

@@ -225,12 +225,8 @@ LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.25)
 LOWEST_EMULATED = ErrorFactors(held=0.90, disk=0.80, free=0.0, capped=0.0)
 """On an emulated CPU, nothing shows how little of the program's own time a real one needs."""
 HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25, serial=0.75)
-"""Factors of the expected time and of the ends of the range, which cover COVERED of the stored
-trials.
-
-The time without limits is too long in windows that a cap held: a reader that is woken for each
-request computes longer.
-"""
+"""Factors of the expected time and of the range, which covers COVERED of the stored trials.
+Capped windows show too long a free time: a reader woken for each request computes longer."""
 COVERED = 0.95
 _HIGH_SHARE = 0.95
 """The percentile that bounds a measured latency: the average of a run is not in the tail."""

@@ -51,14 +51,8 @@ def described_volume(driver: str, parameters: Parameters, size_bytes: int) -> De
             iops = given.get("iops")
             if iops is None and "iopspergb" in given:
                 iops = str(int(Decimal(given["iopspergb"]) * gib))
-            return aws_volume(
-                {
-                    "VolumeType": given.get("type", usual),
-                    "Size": gib,
-                    "Iops": iops,
-                    "Throughput": given.get("throughput"),
-                }
-            )
+            rates = {"Iops": iops, "Throughput": given.get("throughput")}
+            return aws_volume({"VolumeType": given.get("type", usual), "Size": gib, **rates})
         case "pd.csi.storage.gke.io" | "kubernetes.io/gce-pd":
             iops = given.get("iops") or given.get("provisioned-iops-on-create")
             # A quantity such as 250Mi, of a Hyperdisk.

@@ -10,10 +10,8 @@ from pagecage.verdicts.counters import counter, io_at
 from pagecage.verdicts.verdict import Verdict
 
 COARSE_BYTES, COARSE_SHARE = 4 * MIB, 0.10
-"""Bytes, and their share of the files, that may be charged to another cgroup in an older record.
-
-A record without `cache.start` does not give the number of CPUs, each of which may charge late.
-"""
+"""Bytes, and share of the files, that may be charged elsewhere in a record without `cache.start`,
+and so without the number of CPUs, each of which may charge late."""
 
 
 def judge_cache_state(record: Record) -> Verdict:

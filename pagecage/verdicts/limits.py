@@ -224,10 +224,7 @@ REACHED = 0.9
 CALIBRATION_REACHED = 0.8
 """A calibration that reached less than this share of its cap proves nothing."""
 UNREQUESTED_NEAR = 0.6
-"""From this share on, an unrequested limit may have held the trial back.
-
-A throttled synchronous reader reaches at least this share of its cap.
-"""
+"""From this share on, which a throttled reader reaches, an unrequested limit may have held it."""
 LIMIT_FILE = {
     **MEMORY_FILE,
     **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()},

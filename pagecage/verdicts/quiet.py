@@ -315,16 +315,11 @@ FOREIGN_IO_SHARE = 0.02
 LEAST_FOREIGN_IO_BYTES = 1_000_000
 """Less traffic than this is a journal commit or an inode, even if the trial reads nothing."""
 FLUSH_BYTES = 16_384
-"""Bytes that a file system may write by itself for each flush of the disk.
-
-For a sync, ext4 writes a journal descriptor, some metadata and a commit
-(filesystems/ext4/journal.rst). No cgroup is charged for them. 6 to 12 KiB per flush were seen.
-"""
+"""Bytes that a file system may write for each flush, which no cgroup is charged for: ext4's journal
+(filesystems/ext4/journal.rst). 6 to 12 KiB per flush were seen."""
 _ALSO_WRITES = ", or flushes of files that another cgroup wrote before,"
-"""The kernel hands the writeback of a file over to its new writer only after several flushes.
-
-Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Writeback").
-"""
+"""The kernel hands a file's writeback over to its new writer, whose limits then hold, only after
+several flushes (admin-guide/cgroup-v2.rst, "Writeback")."""
 
 
 def judge_host_quiet(

@@ -18,11 +18,8 @@ MOST_REPEATS = 10_000
 FEWEST = 6
 """The interval of five values, from lowest to highest, covers the median with only 94 %."""
 FEWEST_OF_GATE = 3
-"""Fewest trials of a run for a decision.
-
-With three trials in each of two runs, all trials of one exceed all of the other by chance once in
-twenty times.
-"""
+"""Fewest trials of a run for a decision: of three in each of two runs, all of one exceed all of the
+other by chance once in twenty times."""
 
 
 def ranks_left_out(n: int) -> int:

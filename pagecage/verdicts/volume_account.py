@@ -142,17 +142,12 @@ def rate_changes(record: Record) -> list[dict[str, float]]:
     if account is None or record.measured is None:
         return []
     start = record.measured.start_monotonic_seconds
-    return sorted(
-        (
-            {
-                "t": start + change["seconds"],
-                **dict.fromkeys(limit.properties, change["per_second"]),
-            }
-            for limit in account.limits
-            for change in limit.changes
-        ),
-        key=lambda change: change["t"],
-    )
+    changes = [
+        {"t": start + one["seconds"], **dict.fromkeys(limit.properties, one["per_second"])}
+        for limit in account.limits
+        for one in limit.changes
+    ]
+    return sorted(changes, key=lambda change: change["t"])
 
 
 def late_volumes(record: Record) -> tuple[str, ...]:
@@ -184,15 +179,9 @@ def judge_witnesses(record: Record, binding: BindingVerdict) -> Verdict:
         return Verdict("unknown", "There is no second witness: no simulated volume was used.")
     for name, unit in (("iops", "operations"), ("bandwidth", "bytes")):
         seen = binding.shares.get(name, 0.0)
-        share = max(
-            (
-                limit.exceeded_seconds / account.seconds
-                for account in accounts
-                for limit in account.limits
-                if limit.unit == unit
-            ),
-            default=0.0,
-        )
+        limits = [(one, limit) for one in accounts for limit in one.limits if limit.unit == unit]
+        shares = (limit.exceeded_seconds / account.seconds for account, limit in limits)
+        share = max(shares, default=0.0)
         if min(seen, share) < PART_SHARE and max(seen, share) >= BOUND_SHARE:
             return Verdict(
                 "disagree",

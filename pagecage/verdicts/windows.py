@@ -30,10 +30,8 @@ from pagecage.verdicts.verdict import BindingVerdict
 NEAR_CAP = 0.6
 """Least share of its cap that a throttled synchronous reader was seen to reach."""
 FULL_CAP = 0.95
-"""From this share on, a cap holds the program back whatever the pressure figures are.
-
-Pressure does not count a program that awaits asynchronous reads (io_uring, libaio) as waiting.
-"""
+"""From this share on, a cap holds the program back whatever the pressure: that does not count a
+program that awaits asynchronous reads (io_uring, libaio) as waiting."""
 WAITING = 0.1
 """Least share of a window in which a task must wait for the wait to count."""
 REFAULT_SHARE = 0.1
