@@ -248,7 +248,8 @@ def profile_of(
         is_offer=True,
         simulation=VolumeSimulation(
             tuple(_layer_limits(limits, kind.name, bool(kind.accounting.combined))),
-            *(distributions(measured, side) for side in ("read", "write")),
+            distributions(measured, "read"),
+            distributions(measured, "write"),
         ),
     )
 

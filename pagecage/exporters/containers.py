@@ -6,7 +6,7 @@ memory.high. It does not limit disk I/O; a volume does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pagecage.agent.drivers.container import limit_options
 from pagecage.exporters.export import (
@@ -85,7 +85,7 @@ def incus(cage: Cage, _device: str) -> Export:
         if iops is not None or rate is not None:
             limit = exact_size(rate or 0) if iops is None else f"{iops}iops"
             limits[f"limits.{side.lower()}"] = limit
-    body: YamlTable = {"config": config} | ({"devices": {"root": limits}} if limits else {})
+    body = {"config": config} | ({"devices": {"root": limits}} if limits else {})
     return Export(_yaml(body), tuple(_lost_by_incus(cage)))
 
 
@@ -104,7 +104,7 @@ def _lost_by_incus(cage: Cage) -> Iterator[LostLimit]:
     yield from lost_behaviour(cage)
 
 
-def _yaml(*documents: YamlTable) -> str:
+def _yaml(*documents: Mapping[str, object]) -> str:
     import yaml  # imported late: it is slow, and other exporters do without
 
     return str(yaml.safe_dump_all(documents, sort_keys=False))

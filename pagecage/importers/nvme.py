@@ -169,8 +169,10 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
     sides = {}
     for side in DIRECTIONS:
-        totals = (_whole_number(tree, f"total_{side}_{name}") for name in ("ops", "bytes", "time"))
-        sides[side] = DirectionCounters(*totals, read_bins(tree[f"{side}_io_latency_histogram"]))
+        keys = (f"total_{side}_{name}" for name in ("ops", "bytes", "time"))
+        operations, size_bytes, time_us = (_whole_number(tree, key) for key in keys)
+        bins = read_bins(tree[f"{side}_io_latency_histogram"])
+        sides[side] = DirectionCounters(operations, size_bytes, time_us, bins)
     exceeded_us = {key: _whole_number(tree, key) for key in LIMITS}
     return VolumeCounters(sides, exceeded_us, _whole_number(tree, "volume_queue_length"))
 
@@ -200,12 +202,13 @@ def difference(
     sides = {}
     for side in DIRECTIONS:
         bins = subtract_bins(after.sides[side].bins, before.sides[side].bins)
-        totals = [changes[f"total_{side}_{name}"] for name in ("ops", "bytes", "time")]
-        if count(bins) - totals[0] >= COUNT_WRAPS // 2:
+        keys = (f"total_{side}_{name}" for name in ("ops", "bytes", "time"))
+        operations, size_bytes, time_us = (changes[key] for key in keys)
+        if count(bins) - operations >= COUNT_WRAPS // 2:
             fell = f"the histogram of {side}s fell between the two files"
             hint = f"read both from one volume: {EXPORT}"
             raise PagecageError(f"{fell}, and the number of {side}s did not", hint)
-        sides[side] = DirectionCounters(*totals, bins)
+        sides[side] = DirectionCounters(operations, size_bytes, time_us, bins)
     return VolumeCounters(sides, {key: changes[key] for key in LIMITS}, after.queue_length)
 
 

@@ -24,7 +24,7 @@ from pagecage.verdicts.counters import (
     series_on_disk,
     stalled_seconds,
 )
-from pagecage.verdicts.limits import caps_between, measured_caps
+from pagecage.verdicts.limits import cap_changes, caps_between, measured_caps
 from pagecage.verdicts.verdict import BindingVerdict
 
 NEAR_CAP = 0.6
@@ -119,7 +119,8 @@ def full_caps(window: Window) -> list[BindingLimit]:
     """
     held = []
     for disk, one in window.by_disk.items():
-        rates = {p: one.moved[IO_STAT_KEY[p]] / one.seconds for p in one.caps} | one.steady_rates
+        rates = {prop: one.moved[IO_STAT_KEY[prop]] / one.seconds for prop in one.caps}
+        rates.update(one.steady_rates)
         used = ((rates[prop] / cap, prop) for prop, cap in one.caps.items())
         share, prop = max(used, default=(0.0, ""))
         if share >= _least_share(window):
@@ -232,9 +233,10 @@ def _with_steady_rates(record: Record, windows: Sequence[Window], series: Rows) 
 
     cgroup v1 counts sequential reads in portions of up to 5 MiB, so that at a cap of 20 MB/s a
     window counts half of the cap or one and a half times as much. The stretch around each window is
-    so long that one portion more or less does not decide whether the cap was full.
+    so long that one portion more or less does not decide whether the cap was full. A cap that
+    changes, as with burst credits, has portions of different sizes, and no such stretch.
     """
-    if not windows or not (within := record.measured):
+    if not windows or not (within := record.measured) or cap_changes(record):
         return list(windows)
     rows = [row for row in series if within.holds(row["t"])]
     pairs = list(pairwise(rows))
