@@ -216,10 +216,7 @@ def profile_of(
     instance: InstanceType | None,
     options: CageOptions,
 ) -> LimitProfile:
-    """Return the profile of a volume on an instance.
-
-    Raises PagecageError if it is not sold, or if its limits depend on a missing instance.
-    """
+    """Return the profile of a volume. Raises PagecageError if it is not sold, or not like this."""
     own = volume_limits(kind, request)
     limits = attached(own, instance) if instance else own
     if not all(vars(limits).values()):

@@ -71,7 +71,10 @@ def import_files(
         raise PagecageError(reason, "aws ec2 describe-volumes")
     if is_described:
         raise PagecageError(f"{name} describes the volume too", "remove --volume")
-    found = _of_stats(stats, seconds, described=True)
+    return _merged(_of_stats(stats, seconds, described=True), described)
+
+
+def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
     return replace(
         found,
         origin=f"{found.origin} and {described.origin}",

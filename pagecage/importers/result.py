@@ -108,7 +108,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user picked (`--pick NAME`), and how measured figures are rounded.
+    """The names that the user picked (`--pick NAME`), and the rounding of measured figures.
 
     `memory_qos` is the kubelets' throttling factor, None if they have none or the file states it.
     """
