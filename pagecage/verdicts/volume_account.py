@@ -161,9 +161,9 @@ def late_volumes(record: Record) -> tuple[str, ...]:
         if share > MOST_LATE_SHARE:
             of_disk = f" of the disk {name}" if name else ""
             found.append(
-                f"volume late: {share:.1%} of the replies{of_disk} came more than 100 us, and more than"
-                " 5 % of their latency, after the volume had decided, because the machine was busy"
-                " or its disk is slower"
+                f"volume late: {share:.1%} of the replies{of_disk} came more than 100 us, and more"
+                " than 5 % of their latency, after the volume had decided, because the machine was"
+                " busy or its disk is slower"
             )
     return tuple(found)
 

@@ -247,7 +247,8 @@ def test_files_that_the_trial_read_before_go_were_not_cold() -> None:
     assert "before `go`" in found.reason
     asked = {**data, "load": {"warm_up": {"seconds": 1.0, "runs": 1}}}
     assert judge_cache_state(record_from_json(asked)).verdict == "reached"
-    filled = {**data, "workload": {**data["workload"], "argv": ["pcburst", "--page-cache", "clean"]}}
+    argv = ["pcburst", "--page-cache", "clean"]
+    filled = {**data, "workload": {**data["workload"], "argv": argv}}
     assert judge_cache_state(record_from_json(filled)).verdict == "reached"
 
 
