@@ -11,8 +11,10 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, Manifest, is_allowed
@@ -70,6 +72,24 @@ def unpack(bundle: Path, folder: Path) -> Manifest:
     return manifest
 
 
+@contextmanager
+def unpacked(bundle: Path, name: str = "run") -> Iterator[Path]:
+    """Unpack a bundle to a folder of this name in a temporary one, which ends with the context.
+
+    Errors raised within the context name the bundle, not the folder.
+    """
+    with TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+        folder = Path(scratch, name)
+        try:
+            unpack(bundle, folder)
+            yield folder
+        except PagecageError as error:
+            message, hint = (
+                text.replace(str(folder), str(bundle)) for text in (error.message, error.hint)
+            )
+            raise PagecageError(message, hint, error.exit_code) from None
+
+
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
     if MANIFEST not in archive.namelist():
         reason = f"{bundle} is not a bundle: it has no {MANIFEST}"
@@ -93,12 +113,13 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
 
 
 def _is_file_list(files: Any) -> bool:
-    def is_file(one: Any) -> bool:
-        kinds = {"path": str, "bytes": int, "sha256": str}
-        has_kinds = isinstance(one, dict) and all(isinstance(one.get(k), kinds[k]) for k in kinds)
-        return has_kinds and one["bytes"] >= 0
-
-    return isinstance(files, list) and len(files) <= _MOST_FILES and all(map(is_file, files))
+    kinds = {"path": str, "bytes": int, "sha256": str}
+    return (isinstance(files, list) and len(files) <= _MOST_FILES) and all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(key), kind) for key, kind in kinds.items())
+        and one["bytes"] >= 0
+        for one in files
+    )
 
 
 def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -> None:

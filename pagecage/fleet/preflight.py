@@ -41,12 +41,10 @@ class ReadyHost:
 
     @property
     def is_emulated(self) -> bool:
-        """True if it is a guest without hardware virtualisation, judged by its CPU model."""
         return is_emulated(self.facts)
 
     @property
     def remote(self) -> RemoteHost:
-        """The host during a run."""
         variables, data_dir = self.host.variables, self.host.variables["pagecage_data_dir"]
         spool_dir = str(variables.get("campaign_spool", SPOOL))
         disks = dict(variables.get("pagecage_disks") or {})

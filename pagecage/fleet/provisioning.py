@@ -44,7 +44,6 @@ class FleetHost:
 
 
 def inventory_dir(project_dir: Path = TOP) -> Path:
-    """Return the folder of the inventories, which Ansible reads as one."""
     return project_dir / "ansible" / "inventory"
 
 
@@ -150,7 +149,6 @@ def make_fleet_playbook(
 
 
 def check_names(hosts: Iterable[FleetHost]) -> None:
-    """Raise PagecageError for a host whose name cannot be that of a folder."""
     for host in hosts:
         if not is_identifier(host.name, HOST):
             raise PagecageError(
@@ -180,7 +178,6 @@ class ProvisionRequest:
     packages: tuple[Package, ...] = ()
 
     def words(self) -> tuple[str, ...]:
-        """Return the arguments for ansible-playbook(1)."""
         settings = {
             "pagecage_data_device": self.device,
             "pagecage_erase_data": self.erase or None,

@@ -44,11 +44,9 @@ class LocalHost:
 
     @property
     def user(self) -> bool:
-        """True if the user's own systemd creates units: for everyone but root."""
         return os.getuid() != 0
 
     def missed_for_limits(self) -> list[MissedRequirement]:
-        """Return what this machine lacks to hold limits."""
         return check_limits(self.facts())
 
     def default_driver(self) -> str | None:
@@ -56,11 +54,9 @@ class LocalHost:
         return default_driver(self.facts())
 
     def facts(self) -> Row:
-        """Return the facts of this machine."""
         return read_facts(Path(self.data_dir), self.user, self.disks)
 
     def is_emulated(self, progress: Progress) -> bool:
-        """Return whether this machine is a guest without hardware virtualisation."""
         return is_emulated(self.facts())
 
     def disk_speed(self) -> DiskSpeed:
@@ -101,7 +97,6 @@ class LocalHost:
             )
 
     def require_free_space(self, data_bytes: int) -> None:
-        """Raise PagecageError without room for data of this size; existing data count as room."""
         folder = Path(self.data_dir)
         held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
         held_bytes = sum(path.lstat().st_size for path in held if path.is_file())
@@ -114,12 +109,9 @@ class LocalHost:
             )
 
     def start(self) -> MachineState:
-        """Return the machine state; the machine is running already."""
         return MachineState(None, None, self.is_emulated(lambda _: None), {})
 
-    def restart(self) -> MachineState:
-        """Return the machine state; there is no saved state to restore."""
-        return self.start()
+    restart = start
 
     def install(self, package: AgentPackage) -> None:
         """Copy the agent, the workloads and the servers of simulated volumes to the spool."""
@@ -127,7 +119,6 @@ class LocalHost:
         self.push(package.volume_files, f"{self.spool_dir}/bin")
 
     def agent_command(self) -> list[str]:
-        """Return the command that runs the agent in the spool."""
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -140,9 +131,7 @@ class LocalHost:
         program = [sys.executable, "-I"] if argv[0] == "python3" else [argv[0]]
         return [*settings, *program, *argv[1:]]
 
-    def interactive(self, argv: Sequence[str]) -> list[str]:
-        """Return the same command, which inherits the terminal."""
-        return self.command(argv)
+    interactive = command
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files to the spool, which is in memory."""
@@ -162,15 +151,12 @@ class LocalHost:
             part.replace(Path(directory, source.name))
 
     def outer_sample(self) -> Row | None:
-        """Return None: this machine is not a guest."""
         return None
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Raise HostError: this machine is not a guest."""
         raise HostError("qemu-throttle works only in a guest started by pagecage", "use HOST=vm")
 
     def command_volume(self, command: Row, disk: str = DATA_DISK) -> Row:
-        """Raise HostError: the agent serves volumes of this machine itself."""
         raise HostError("this machine is not a guest started by pagecage", "use HOST=vm")
 
     def stop(self) -> None:

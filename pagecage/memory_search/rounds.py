@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +41,6 @@ TrialJson = dict[str, Any]
 
 
 def rule_of(document: Document) -> SearchRule | None:
-    """Return the rule of plan.json; None if the run is no search for memory."""
     found = document.get(KEY)
     return SearchRule(**found["rule"]) if found else None
 
@@ -86,20 +85,16 @@ def answer_of_run(
 def measured_levels(
     document: Document, last: Mapping[str, Record], judge: Judge
 ) -> MeasuredLevels | None:
-    """Return what the records show so far; None before the reference has a record."""
-    trials = [trial for trial in document["trials"] if _has_result(trial, last)]
+    final = {trial_id for trial_id, record in last.items() if record.is_final}
+    trials = [trial for trial in document["trials"] if trial["trial_id"] in final]
     return _measured(trials, last, document["definition"]["response"], judge)
-
-
-def _has_result(trial: Document, last: Mapping[str, Record]) -> bool:
-    record = last.get(trial["trial_id"])
-    return record is not None and record.is_final
 
 
 def _measured(
     trials: Sequence[Document], last: Mapping[str, Record], response: str, judge: Judge
 ) -> MeasuredLevels | None:
-    if not trials or not all(_has_result(trial, last) for trial in trials):
+    final = {trial_id for trial_id, record in last.items() if record.is_final}
+    if not trials or not final.issuperset(trial["trial_id"] for trial in trials):
         return None
     groups: dict[str, list[Document]] = defaultdict(list)
     for trial in trials:
@@ -114,7 +109,6 @@ def _measured(
 
 
 def figures_of(record: Record, response: str, verdicts: Verdicts) -> MemoryTrial:
-    """Return the figures of one trial by which the search judges its level."""
     is_proven = all(reason.startswith("host not quiet") for reason in verdicts.reasons)
     is_killed = bool(final_counter(record, "memory.events", "oom_kill"))
     is_cut = record.outcome == "timed_out" and verdicts.excluded
@@ -133,7 +127,6 @@ def figures_of(record: Record, response: str, verdicts: Verdicts) -> MemoryTrial
 
 
 def refaults_of(record: Record) -> float | None:
-    """Return the pages that were read again or swapped in again in the measured part."""
     counts = [difference(record, "cgroup", "memory.stat", key) for key in _REFAULTS]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
@@ -146,9 +139,7 @@ def _round(
     measured: MeasuredLevels,
     number: int,
 ) -> Iterator[TrialJson]:
-    counts: dict[str, int] = defaultdict(int)
-    for trial in trials:
-        counts[trial["treatment"][FACTOR]] += 1
+    counts = Counter(trial["treatment"][FACTOR] for trial in trials)
     made = []
     for request in requests:
         name = _level_name(document, request.limit_bytes)
@@ -163,9 +154,8 @@ def _round(
 def _second_opinion(
     document: Document, trials: Sequence[TrialJson], measured: MeasuredLevels
 ) -> Iterator[TrialJson]:
-    if not document[KEY].get("has_second_opinion") or not measured.is_usable:
-        return
-    if any(trial["trial_id"] == SECOND_OPINION for trial in trials):
+    is_there = any(trial["trial_id"] == SECOND_OPINION for trial in trials)
+    if is_there or not document[KEY].get("has_second_opinion") or not measured.is_usable:
         return
     trial: TrialJson = copy.deepcopy(document["trials"][0])
     trial |= {

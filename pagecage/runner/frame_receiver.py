@@ -97,7 +97,6 @@ class FrameReceiver:
                     self._end_without_volume()
 
     def close(self) -> None:
-        """Drop a trace that has not arrived whole."""
         self._traces.drop_open()
 
     def record_interrupted(self, reason: str) -> None:
@@ -129,7 +128,6 @@ class FrameReceiver:
         self._traces.add(trial.trial_id, self._attempt, frame, is_kept=not is_known)
 
     def _require_open(self, trial_id: str | None) -> Trial:
-        """Return the trial that is running. Raises BadFrame if it is another one."""
         if trial_id is None or trial_id != self.open_trial:
             raise BadFrame(f"a frame about the trial {trial_id!r}, which is not running")
         return self._trials[trial_id]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import SizedHost
+from pagecage.model.json_codec import Json
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.runner.uploads import (
     FOLDER,
@@ -22,9 +23,7 @@ from pagecage.runner.uploads import (
 )
 
 
-def place_files(
-    experiment: Experiment, host: SizedHost
-) -> tuple[Experiment, dict[str, Any] | None]:
+def place_files(experiment: Experiment, host: SizedHost) -> tuple[Experiment, Json | None]:
     """Return the experiment for a host, and the copies that its plan records; None without any."""
     project, copies = experiment.project, experiment.copies
     if project is None:
@@ -33,9 +32,8 @@ def place_files(
     if host.name == "vm" and copies:
         uploads = _uploads(project, copies, experiment.name)
         directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
-        placed = _placed(
-            experiment, uploads, directory, lambda one: _copied(one, uploads, directory, project)
-        )
+        place = partial(_copied, uploads=uploads, directory=directory, project=project)
+        placed = _placed(experiment, uploads, directory, place)
         return placed, {"carried": uploads_to_json(uploads), "directory": directory}
     if copies and host.name != "local":
         raise PagecageError(
@@ -43,7 +41,8 @@ def place_files(
             "run it with --host vm or local",
         )
     here = str(project) if host.name == "local" else None
-    return _placed(experiment, (), here, lambda one: _in_folder(one, here, copies)), None
+    place = partial(_in_folder, directory=here, copies=copies)
+    return _placed(experiment, (), here, place), None
 
 
 def _check_programs(experiment: Experiment, project: Path) -> None:
@@ -82,7 +81,6 @@ def _placed(
     directory: str | None,
     place: Callable[[Workload], Workload],
 ) -> Experiment:
-    """Return the experiment with each of the project's own programs placed."""
 
     def placed(one: Workload) -> Workload:
         return place(one) if one.command is not None or _speaks_handshake(one) else one
@@ -94,16 +92,16 @@ def _placed(
         }
         for factor, table in experiment.levels.items()
     }
-    collectors = tuple(
-        replace(
-            one,
-            directory=directory,
-            command=translate_command(one.command, uploads, directory or ""),
-        )
-        for one in experiment.own_collectors
+    collectors = []
+    for one in experiment.own_collectors:
+        command = translate_command(one.command, uploads, directory or "")
+        collectors.append(replace(one, directory=directory, command=command))
+    return replace(
+        experiment,
+        workload=placed(experiment.workload),
+        levels=levels,
+        own_collectors=tuple(collectors),
     )
-    workload = placed(experiment.workload)
-    return replace(experiment, workload=workload, levels=levels, own_collectors=collectors)
 
 
 def _in_folder(one: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:

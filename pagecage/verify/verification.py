@@ -164,7 +164,7 @@ def verify(
     Raises PagecageError if the target does not exist or is not running, HostError if this machine
     cannot tell.
     """
-    kernel = KernelTrees() if kernel is None else kernel
+    kernel = kernel or KernelTrees()
     subject.check()
     expected_limits(expected, Cgroup())
     require_cgroups(kernel)
@@ -175,21 +175,19 @@ def verify(
     effective, pids = tightest(limits), pids_in(target.directory)
     compared, told = _compared(target, asked_here, pids, kernel)
     used = dict(used_disks(target.cgroup))
-    watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
+
+    def is_there() -> bool:
+        if target.process is not None:
+            return is_alive(target.process, kernel.proc)
+        return target.directory.is_dir()
+
+    watched = watch(target.cgroup, effective, seconds, is_there)
     if watched.ended:
         end = f"ended while it was watched, after {watched.seconds:.1f} s."
         told.append(f"The {target.description} {end}")
     return Verification(
-        target,
-        kernel,
-        tuple(limits),
-        tuple(effective),
-        tuple(compared),
-        used,
-        len(pids),
-        watched,
-        (*notes(target, effective, kernel), *told),
-        unix_seconds,
+        *(target, kernel, tuple(limits), tuple(effective), tuple(compared), used, len(pids)),
+        *(watched, (*notes(target, effective, kernel), *told), unix_seconds),
     )
 
 
@@ -202,9 +200,3 @@ def _compared(
     if not complete:
         told.append("The open files of another user's processes were not read; root may read them.")
     return compare(requested, target.cgroup, kernel, on_disks if complete else None), told
-
-
-def _is_there(target: Target, kernel: KernelTrees) -> bool:
-    if target.process is not None:
-        return is_alive(target.process, kernel.proc)
-    return target.directory.is_dir()

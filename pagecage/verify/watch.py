@@ -118,11 +118,9 @@ def _use(cgroup: Cgroup, limit: LimitInForce, taken: Sequence[Snapshot]) -> Limi
         per_second = sum(w.moved[key] for w in windows) / (last.at_seconds - first.at_seconds)
         return LimitUse(limit, bound, per_second / max(1.0, limit.value), per_second)
     if limit.name == "CPUQuota":
-        throttled, periods = (
-            int(_growth(first, last, limit.cgroup, "cpu.stat", name) or 0)
-            for name in ("nr_throttled", "nr_periods")
-        )
-        return LimitUse(limit, bound, hits=throttled, periods=periods)
+        place = (first, last, limit.cgroup, "cpu.stat")
+        hits, periods = (int(_growth(*place, n) or 0) for n in ("nr_throttled", "nr_periods"))
+        return LimitUse(limit, bound, hits=hits, periods=periods)
     hits = _hits(limit, first, last)
     return LimitUse(limit, bound, hits=None if hits is None else int(hits))
 

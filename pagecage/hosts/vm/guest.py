@@ -56,7 +56,6 @@ class GuestStatus:
 
 
 def status(cache: GuestCache | None = None) -> GuestStatus:
-    """Return the state of the guest."""
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     known = known_acceleration(cache)
@@ -64,12 +63,12 @@ def status(cache: GuestCache | None = None) -> GuestStatus:
         running=guest is not None,
         kept=guest is not None and guest.kept,
         used_by_pid=read_holder(cache.lock_file)[0] if is_held(cache.lock_file) else None,
-        qemu_pid=guest.pid if guest else None,
-        ssh_port=guest.port if guest else None,
-        since_unix_seconds=guest.since_unix_seconds if guest else None,
-        state_id=guest.state_id if guest else None,
-        restore_seq=guest.restore_seq if guest else None,
-        accel=known.accel if known else None,
+        qemu_pid=guest and guest.pid,
+        ssh_port=guest and guest.port,
+        since_unix_seconds=guest and guest.since_unix_seconds,
+        state_id=guest and guest.state_id,
+        restore_seq=guest and guest.restore_seq,
+        accel=known and known.accel,
         images=_names(cache.images),
         states=_names(cache.states),
         data_disk_bytes=sum(map(_disk_use_bytes, cache.disks())),
@@ -104,9 +103,7 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
     if not cache.root.exists():
         progress("there is no guest")
         return
-    lock = CacheLock(cache.lock_file)
-    lock.acquire()
-    try:
+    with CacheLock(cache.lock_file):
         guest = read_guest(cache)
         if guest is None or not guest.kept:
             progress("no guest is running")
@@ -118,22 +115,17 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
             qemu.quit()
             cache.guest_file.unlink(missing_ok=True)
         remove_leftovers(cache)
-    finally:
-        lock.release()
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
-    """Start the guest if needed, open a shell in it, and return the exit status."""
     cache = cache or GuestCache.of_user()
-    guest = read_guest(cache)
-    was_running = guest is not None
-    if guest is None:
+    if not (was_running := read_guest(cache) is not None):
         up(progress, cache)
-        guest = read_guest(cache)
-    assert guest is not None  # up() has just written its description
-    target = replace(root_target(GuestImage(Path(guest.image)), guest.port), user=user)
+    target = running_target(cache)
+    assert target is not None  # up() has just written the guest's description
+    account = replace(target, user=user, control_path=None)
     try:
-        return spawn(ssh_argv(target, []), stdin=None, stdout=None, stderr=None).wait()
+        return spawn(ssh_argv(account, []), stdin=None, stdout=None, stderr=None).wait()
     finally:
         if not was_running:
             down(progress, cache)
@@ -155,21 +147,15 @@ def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
     target = running_target(cache)
     if target is None:
         raise HostError("the guest is not running", "pagecage host up vm")
-    connection = SharedConnection(target, sockets_dir(cache), lambda: None)
-    try:
-        connection.wait()
+    with SharedConnection(target, sockets_dir(cache), lambda: None):
         yield target
-    finally:
-        connection.close()
 
 
 def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
     """Make images and states again; datasets stay. Raises PagecageError if the guest is in use."""
     cache = cache or GuestCache.of_user()
     cache.make()
-    lock = CacheLock(cache.lock_file)
-    lock.acquire()
-    try:
+    with CacheLock(cache.lock_file):
         guest = read_guest(cache)
         if guest is not None and guest.kept:
             raise in_use(guest.pid, guest.since_unix_seconds, is_persistent=True)
@@ -178,8 +164,6 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
         cache.acceleration_file.unlink(missing_ok=True)
         for disk in cache.disks():
             drop_if_broken(disk, progress)
-    finally:
-        lock.release()
     prepare(progress, cache)
 
 

@@ -35,7 +35,6 @@ class WakeReply:
 
 
 def start_argv() -> list[str]:
-    """Return the command that starts the daemon in the guest, before its state is saved."""
     run = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", "--property=Restart=always"]
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 
@@ -102,12 +101,10 @@ class RunningGuest:
 
     @property
     def process_id(self) -> ProcessId:
-        """QEMU's pid and start time."""
         return ProcessId(self.pid, self.start_ticks)
 
 
 def write_guest(cache: GuestCache, guest: RunningGuest) -> None:
-    """Write the description atomically."""
     write_whole(cache.guest_file, json.dumps(asdict(guest)))
 
 

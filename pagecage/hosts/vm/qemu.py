@@ -87,12 +87,10 @@ class QmpClient:
         return str(self.execute("query-status")["status"])
 
     def forwarded_port(self) -> int:
-        """Return the loopback port that QEMU forwards to the guest's ssh."""
         table = self.execute("human-monitor-command", command_line="info usernet")
         return parse_forwarded_port(table)
 
     def close(self) -> None:
-        """Close the connection; QEMU continues."""
         if not self._loop.is_closed():
             self._wait(self._disconnect())
             self._loop.close()
@@ -108,7 +106,6 @@ class QmpClient:
 
 
 def parse_forwarded_port(table: str) -> int:
-    """Return the source port in the HOST_FORWARD line of `info usernet`. Raises HostError."""
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if not found:
         raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")
@@ -147,7 +144,6 @@ class GuestMachine:
 
     @property
     def machine_type(self) -> str:
-        """QEMU's machine type."""
         return ARCHITECTURES[self.arch].board.partition(",")[0]
 
     def key_parts(self) -> tuple[str, ...]:
@@ -260,7 +256,6 @@ def qemu_version(program: str) -> str:
 
 
 def kvm_works(image: GuestImage, scratch: Path) -> bool:
-    """Return whether the guest's kernel prints its first line under KVM."""
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
     with errors.open("wb") as output:
@@ -290,7 +285,6 @@ def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[st
 
 
 def has_kvm_error(stderr: str) -> bool:
-    """Return whether QEMU has reported that KVM does not work."""
     return "KVM internal error" in stderr or "failed to set MSR" in stderr
 
 
@@ -363,11 +357,9 @@ class Qemu:
 
     @property
     def guest_daemon(self) -> Path:
-        """The socket of the daemon in the guest."""
         return self.sockets / GUEST_DAEMON_SOCKET
 
     def alive(self) -> bool:
-        """Return whether the process is running."""
         return is_alive(self.process_id)
 
     def check(self) -> None:
