@@ -107,19 +107,17 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
         reason = f"{bundle} has bundle version {version}"
         raise PagecageError(reason, "use a newer pagecage to read it")
     is_known = version == BUNDLE_VERSION and isinstance(manifest.get("run_id"), str)
-    if not is_known or not _is_file_list(manifest.get("files")):
+    files, kinds = manifest.get("files") if is_known else None, {"path": str, "sha256": str}
+    is_list = isinstance(files, list) and len(files) <= _MOST_FILES
+    if not is_list or not all(
+        isinstance(file, dict)
+        and all(isinstance(file.get(key), kind) for key, kind in kinds.items())
+        and isinstance(file.get("bytes"), int)
+        and file["bytes"] >= 0
+        for file in files
+    ):
         raise PagecageError(f"{bundle}: its {MANIFEST} lacks required keys", "see docs/FORMAT.md")
     return dict(manifest)
-
-
-def _is_file_list(files: Any) -> bool:
-    kinds = {"path": str, "bytes": int, "sha256": str}
-    return (isinstance(files, list) and len(files) <= _MOST_FILES) and all(
-        isinstance(one, dict)
-        and all(isinstance(one.get(key), kind) for key, kind in kinds.items())
-        and one["bytes"] >= 0
-        for one in files
-    )
 
 
 def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -> None:

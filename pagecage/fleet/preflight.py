@@ -111,10 +111,8 @@ def _parse_facts(text: str) -> Row | None:
 
 def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
     if facts is None:
-        return HostError(
-            f"{name} printed other output than facts",
-            "make sure that its login shell prints nothing",
-        )
+        reason = f"{name} printed other output than facts"
+        return HostError(reason, "make sure that its login shell prints nothing")
     if facts["machine"] != target_machine():
         machine = str(facts["machine"])
         other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"

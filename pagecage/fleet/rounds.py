@@ -26,8 +26,7 @@ from pagecage.model.record_sections import Row
 from pagecage.model.trial import Trial, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import ATTEMPTS, request_for
-from pagecage.runner.frame_receiver import FrameReceiver
-from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder, needs_records, planned_trials
 
 

@@ -323,23 +323,16 @@ def _certain_bounds(
     The second is the least above which all levels certainly have enough. Without a level that
     lacks memory the first is 0.
     """
-    certain = [_certainty(rule, measured, level, criterion) for level in levels]
+    certain = []
+    for level in levels:
+        state, loss = measured.state(level, criterion, rule), measured.slowdown(level) or 0.0
+        is_timed = criterion == "time" and not level.is_short
+        is_noise = is_timed and abs(loss - rule.slowdown) <= measured.noise
+        certain.append(None if is_noise or state == "unknown" else state == "enough")
     sizes = [level.limit_bytes or 0 for level in levels]
     low = sizes[certain.index(False)] if False in certain else 0
     enough = list(itertools.takewhile(bool, certain))
     return low, sizes[len(enough) - 1] if enough else values[0]
-
-
-def _certainty(
-    rule: SearchRule, measured: MeasuredLevels, level: MemoryLevel, criterion: Criterion
-) -> bool | None:
-    """Return whether a level has enough memory beyond the noise; None within the noise."""
-    state = measured.state(level, criterion, rule)
-    is_timed = criterion == "time" and not level.is_short
-    excess = abs((measured.slowdown(level) or 0.0) - rule.slowdown)
-    if state == "unknown" or (is_timed and excess <= measured.noise):
-        return None
-    return state == "enough"
 
 
 _NEGLIGIBLE = 0.0005
@@ -357,8 +350,18 @@ def sentences(answer: MemoryAnswer, rule: SearchRule, *, has_swap: bool) -> Iter
         yield _needed(answer, time, has_swap=has_swap)
     if refaults is not None:
         yield _working_set(answer, refaults)
-    if time is not None:
-        yield from _noise(answer, time, rule)
+    if time is not None and answer.noise > rule.slowdown:
+        yield (
+            f"The times with all of the memory differ by {_percent(answer.noise)}, so that a loss"
+            f" of {_percent(rule.slowdown)} cannot be seen: only a larger one counted. More"
+            " --repeats or a quieter host help."
+        )
+    elif time is not None and not time.is_certain:
+        low, high = format_bytes(time.low_bytes or rule.floor_bytes), format_bytes(time.high_bytes)
+        yield (
+            f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
+            f" {low} and {high}."
+        )
     for need in answer.needs:
         if need.is_unknown_below and need.short_bytes is not None:
             size = format_bytes(need.short_bytes)
@@ -423,21 +426,6 @@ def _working_set(answer: MemoryAnswer, need: MemoryNeed) -> str:
         return f"{before}Working set: at most {size}, the least that was tried."
     more = "more refaults than that" if answer.refaults else "refaults"
     return f"{before}Working set (no {more}): {size}; {_below(need)}."
-
-
-def _noise(answer: MemoryAnswer, need: MemoryNeed, rule: SearchRule) -> Iterator[str]:
-    if answer.noise > rule.slowdown:
-        yield (
-            f"The times with all of the memory differ by {_percent(answer.noise)}, so that a loss"
-            f" of {_percent(rule.slowdown)} cannot be seen: only a larger one counted. More"
-            " --repeats or a quieter host help."
-        )
-    elif not need.is_certain:
-        low, high = format_bytes(need.low_bytes or rule.floor_bytes), format_bytes(need.high_bytes)
-        yield (
-            f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
-            f" {low} and {high}."
-        )
 
 
 def _percent(share: float) -> str:

@@ -13,16 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagecage.memory_search.need import (
-    LevelRequest,
-    MeasuredLevels,
-    MemoryAnswer,
-    MemoryLevel,
-    MemoryTrial,
-    SearchRule,
-    answer_of,
-    next_round,
-)
+from pagecage.memory_search import need
+from pagecage.memory_search.need import LevelRequest, MeasuredLevels, MemoryTrial, SearchRule
 from pagecage.model.record import Record
 from pagecage.model.run_files import Document
 from pagecage.units import exact_size
@@ -57,7 +49,7 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
     trials: list[TrialJson] = list(document["trials"])
     response, number = document["definition"]["response"], 0
     while measured := _measured(trials, last, response, judge):
-        if not (requests := next_round(rule, measured)):
+        if not (requests := need.next_round(rule, measured)):
             trials += _second_opinion(document, trials, measured)
             break
         number += 1
@@ -75,11 +67,11 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
 
 def answer_of_run(
     document: Document, last: Mapping[str, Record], judge: Judge
-) -> MemoryAnswer | None:
+) -> need.MemoryAnswer | None:
     """Return the answer of a search, from plan.json with its rounds; None without one yet."""
     rule = rule_of(document)
     measured = measured_levels(document, last, judge)
-    return answer_of(rule, measured) if rule and measured else None
+    return need.answer_of(rule, measured) if rule and measured else None
 
 
 def measured_levels(
@@ -104,7 +96,7 @@ def _measured(
     for group in groups.values():
         records = [last[trial["trial_id"]] for trial in group]
         figures = tuple(figures_of(record, response, judge(record)) for record in records)
-        levels.append(MemoryLevel(group[0]["cage"]["properties"].get("MemoryMax"), figures))
+        levels.append(need.MemoryLevel(group[0]["cage"]["properties"].get("MemoryMax"), figures))
     return MeasuredLevels(levels[0], tuple(levels[1:]))
 
 

@@ -17,8 +17,7 @@ from pagecage.model.json_codec import JsonView
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
-from pagecage.runner.frame_receiver import FrameReceiver
-from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.resource_needs import (
     check_memory_floor,
     resource_needs,
@@ -148,24 +147,20 @@ class Campaign:
         finished = sum(last.is_final for last in folder.last_attempts().values())
         return RunSummary(finished, len(folder.remaining(plan)))
 
-    def _has_used_stdio(self, trial: Trial) -> bool:
-        """Return whether a replayed program has already used the terminal's input and output.
-
-        Such a trial has no result because another process read or dropped its files. It is not
-        repeated.
-        """
-        if trial.workload.command is None or not trial.workload.command.streams_output:
-            return False
-        last = self._folder.last_attempts().get(trial.trial_id)
-        return last is not None and last.outcome == "not_prepared" and last.is_measured
-
     def _next_trials(self) -> tuple[Trial, ...]:
-        most = {True: 1, False: ATTEMPTS}
-        trials = tuple(
-            trial
-            for trial in self._folder.remaining(self._plan)
-            if self._attempts[trial.trial_id] < most[self._has_used_stdio(trial)]
-        )
+        last_attempts = self._folder.last_attempts()
+
+        def may_run(trial: Trial) -> bool:
+            """A replay is not repeated once its program has used the terminal.
+
+            It lacks a result because another process read or dropped its files.
+            """
+            command, last = trial.workload.command, last_attempts.get(trial.trial_id)
+            is_shown = command is not None and command.streams_output and last is not None
+            is_used = is_shown and last.outcome == "not_prepared" and last.is_measured
+            return self._attempts[trial.trial_id] < (1 if is_used else ATTEMPTS)
+
+        trials = tuple(filter(may_run, self._folder.remaining(self._plan)))
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)

@@ -69,18 +69,14 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
     source, *rest = text.split(":")
     is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
     if not is_mount:
-        raise PagecageError(
-            f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container",
-            f"write it as {option} ./data:/data:ro",
-        )
+        reason = f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container"
+        raise PagecageError(reason, f"write it as {option} ./data:/data:ro")
     modes = rest[1].split(",") if len(rest) == 2 else []
     if unknown := [mode for mode in modes if mode not in (*_MODES, *_LABELS)]:
         raise PagecageError(f"{option}: there is no mode {unknown[0]!r}", "use ro or rw")
     if "/" not in source and source not in (".", ".."):
-        raise PagecageError(
-            f"{option}: {source!r} is a named volume, whose files the engine keeps",
-            f"name a directory: {option} ./{source}:{rest[0]}",
-        )
+        reason = f"{option}: {source!r} is a named volume, whose files the engine keeps"
+        raise PagecageError(reason, f"name a directory: {option} ./{source}:{rest[0]}")
     path = os.path.abspath((base or Path.cwd()) / Path(source).expanduser())  # noqa: PTH100 - without ".."
     if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
         raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
@@ -135,10 +131,8 @@ def variable_of(entry: str) -> Variable:
             "put the value into a file, and mount it: --volume",
         )
     if len(value.encode()) > _MOST_VALUE_BYTES:
-        raise PagecageError(
-            f"the value of {name} is longer than {_MOST_VALUE_BYTES} bytes",
-            "put it into a file, and mount it: --volume",
-        )
+        reason = f"the value of {name} is longer than {_MOST_VALUE_BYTES} bytes"
+        raise PagecageError(reason, "put it into a file, and mount it: --volume")
     return Variable(name, value)
 
 
@@ -163,10 +157,8 @@ def with_values(plan: Plan) -> Plan:
         if one.variable_value is not None:
             return one
         if one.name not in os.environ:
-            raise PagecageError(
-                f"the value of the variable {one.name} was not recorded with {plan.run_id}",
-                f"export {one.name}=VALUE, and repeat the command",
-            )
+            reason = f"the value of the variable {one.name} was not recorded with {plan.run_id}"
+            raise PagecageError(reason, f"export {one.name}=VALUE, and repeat the command")
         return Variable(one.name, os.environ[one.name])
 
     trials = []

@@ -28,7 +28,12 @@ def place_files(experiment: Experiment, host: SizedHost) -> tuple[Experiment, Js
     project, copies = experiment.project, experiment.copies
     if project is None:
         return experiment, None
-    _check_programs(experiment, project)
+    tables = (level for levels in experiment.levels.values() for level in levels.values())
+    for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
+        path = project / one.program
+        if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
+            reason = f"{experiment.name}.toml: workload.program: {path} is not an executable file"
+            raise PagecageError(reason, f"build it in {path.parent}; a script needs chmod +x")
     if host.name == "vm" and copies:
         uploads = _uploads(project, copies, experiment.name)
         directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
@@ -36,24 +41,11 @@ def place_files(experiment: Experiment, host: SizedHost) -> tuple[Experiment, Js
         placed = _placed(experiment, uploads, directory, place)
         return placed, {"carried": uploads_to_json(uploads), "directory": directory}
     if copies and host.name != "local":
-        raise PagecageError(
-            f"{experiment.name} copies files of its project, which works with --host vm alone",
-            "run it with --host vm or local",
-        )
+        reason = f"{experiment.name} copies files of its project, which works with --host vm alone"
+        raise PagecageError(reason, "run it with --host vm or local")
     here = str(project) if host.name == "local" else None
     place = partial(_in_folder, directory=here, copies=copies)
     return _placed(experiment, (), here, place), None
-
-
-def _check_programs(experiment: Experiment, project: Path) -> None:
-    tables = (level for levels in experiment.levels.values() for level in levels.values())
-    for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
-        path = project / one.program
-        if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
-            raise PagecageError(
-                f"{experiment.name}.toml: workload.program: {path} is not an executable file",
-                f"build it in {path.parent}; a script needs chmod +x",
-            )
 
 
 def _speaks_handshake(workload: Workload) -> bool:
@@ -63,10 +55,8 @@ def _speaks_handshake(workload: Workload) -> bool:
 def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[UploadedFile, ...]:
     for path in copies:
         if not (project / path).resolve().is_relative_to(project.resolve()):
-            raise PagecageError(
-                f"{name}.toml: copies: {path!r} is outside the project {project}",
-                "name a file or folder below it",
-            )
+            reason = f"{name}.toml: copies: {path!r} is outside the project {project}"
+            raise PagecageError(reason, "name a file or folder below it")
         if not (project / path).exists():
             raise PagecageError(
                 f"{name}.toml: copies: {path!r} does not exist in {project}", f"ls {project}"

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.json_codec import JsonView, lines_of
-from pagecage.model.record import Record, TraceFile, append_record, read_records, records_of_lines
+from pagecage.model.record import Record, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
-from pagecage.runner.frames import BadFrame, Frame
 from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
-from pagecage.whole_files import point_link, whole_file, whole_folder, write_whole
+from pagecage.whole_files import point_link, whole_folder, write_whole
 
 
 @dataclass(frozen=True)
@@ -269,65 +266,3 @@ def find_run(runs: Path, name: str) -> RunFolder:
     names = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     hint = f"name one of: {', '.join(names)}" if names else "pagecage run EXPERIMENT"
     raise PagecageError(f"there is no run {name!r}", hint)
-
-
-class TrialTraces:
-    """The traces of the running trial, renamed when whole, so that a record names no other."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._paths: dict[str, str] = {}
-        self._files: dict[str, TraceFile] = {}
-        self._names: set[str] = set()
-        self._open: _OpenTrace | None = None
-
-    def add(self, trial_id: str, attempt: int, frame: Frame, *, is_kept: bool) -> None:
-        """Add a piece of a trace, dropped unless `is_kept`. Raises BadFrame, HostError."""
-        name, length = frame.header["name"], frame.header["length"]
-        if self._open is None and len(frame.piece) + frame.left_bytes == length:
-            if name in self._names:
-                raise BadFrame(f"the trace {name!r} twice")
-            self._names.add(name)
-            self._folder.require_room_for_trace(length)
-            if is_kept:
-                self._open = _OpenTrace(self._folder.trace_path(trial_id, attempt, name))
-        if self._open is None:
-            return
-        self._open.write(frame.piece)
-        if not frame.left_bytes:
-            path = self._open.path.relative_to(self._folder.path).as_posix()
-            self._files[path] = self._open.finish()
-            self._paths[Path(name).stem] = path
-            self._open = None
-
-    def take(self) -> tuple[Mapping[str, str], Mapping[str, TraceFile]]:
-        self.drop_open()
-        taken = self._paths, self._files
-        self._paths, self._files, self._names = {}, {}, set()
-        return taken
-
-    def drop_open(self) -> None:
-        if self._open is not None:
-            self._open.drop()
-            self._open = None
-
-
-class _OpenTrace:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._digest, self._bytes = hashlib.sha256(), 0
-        self._stack = ExitStack()
-        self._file: IO[bytes] = self._stack.enter_context(whole_file(path))
-
-    def write(self, piece: bytes) -> None:
-        self._file.write(piece)
-        self._digest.update(piece)
-        self._bytes += len(piece)
-
-    def finish(self) -> TraceFile:
-        self._stack.close()
-        return TraceFile(self._bytes, self._digest.hexdigest())
-
-    def drop(self) -> None:
-        with suppress(EOFError), self._stack:
-            raise EOFError

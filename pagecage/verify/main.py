@@ -14,8 +14,7 @@ from pagecage.units import format_bytes, format_rate, parse_seconds
 from pagecage.verify.comparison import NAMES, shown_value
 from pagecage.verify.kernel import disk_name
 from pagecage.verify.target import Subject
-from pagecage.verify.verification import Verification, verify
-from pagecage.verify.watch import LimitUse
+from pagecage.verify.verification import LimitUse, Verification, verify
 
 _WAITS = {"io": "I/O", "memory": "memory", "cpu": "a CPU"}
 

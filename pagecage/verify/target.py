@@ -266,10 +266,8 @@ def _of_unit(path: str, unit: str, kernel: KernelTrees) -> tuple[Cgroup, Path]:
     """
     directory = kernel.directory_of(SYSTEMD if SYSTEMD in kernel.mounts else "unified", path)
     if directory is None or not directory.is_dir():
-        raise HostError(
-            f"the cgroup of {unit} is not visible here: {directory or path} does not exist",
-            "run this outside of a container",
-        )
+        reason = f"the cgroup of {unit} is not visible here: {directory or path} does not exist"
+        raise HostError(reason, "run this outside of a container")
     found = Cgroup()
     for name in ("unified", *V1_CONTROLLERS):
         if (place := kernel.directory_of(name, path)) is not None:
@@ -285,10 +283,8 @@ def _of_process(pid: int, kernel: KernelTrees) -> tuple[Cgroup, Path]:
         raise PagecageError(f"there is no process {pid}", "ps -e")
     paths = cgroup_paths(pid, kernel.proc)
     if any(_is_hidden(name, path, kernel) for name, path in paths.items()):
-        raise HostError(
-            f"process {pid} is outside of this cgroup namespace, so its limits are hidden",
-            "run this outside of the container",
-        )
+        reason = f"process {pid} is outside of this cgroup namespace, so its limits are hidden"
+        raise HostError(reason, "run this outside of the container")
     directory = _deepest(cgroup, kernel.directory_of(SYSTEMD, paths.get(SYSTEMD, "/")), kernel)
     return _own(cgroup, directory, kernel), directory
 

@@ -29,7 +29,7 @@ from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, 
 from pagecage.hosts.vm.image_build import ensure_image, provision_image
 from pagecage.hosts.vm.qemu import SSH_SOCKET, Qemu, known_acceleration, sockets_dir
 from pagecage.hosts.vm.saved_state import root_target
-from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
+from pagecage.hosts.vm.vm_host import GuestOptions, VmHost, find_persistent_guest
 from pagecage.process import spawn
 
 _NO_NEEDS = ResourceNeeds(0, 0)
@@ -82,8 +82,7 @@ def up(
 ) -> None:
     """Restore the guest and leave it running. Raises PagecageError if a run uses it."""
     cache = cache or GuestCache.of_user()
-    running = read_guest(cache)
-    if running is not None and running.kept:
+    if running := find_persistent_guest(cache):
         progress(f"the guest is running already, on port {running.port}")
         return
     host = VmHost(cache=cache, is_persistent=True, options=options or GuestOptions())
@@ -104,16 +103,15 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
         progress("there is no guest")
         return
     with CacheLock(cache.lock_file):
-        guest = read_guest(cache)
-        if guest is None or not guest.kept:
-            progress("no guest is running")
-        else:
+        if guest := find_persistent_guest(cache):
             progress("ending the guest")
             qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
             release(qemu.guest_daemon)
             qemu.connect()
             qemu.quit()
             cache.guest_file.unlink(missing_ok=True)
+        else:
+            progress("no guest is running")
         remove_leftovers(cache)
 
 
@@ -156,8 +154,7 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
     cache = cache or GuestCache.of_user()
     cache.make()
     with CacheLock(cache.lock_file):
-        guest = read_guest(cache)
-        if guest is not None and guest.kept:
+        if guest := find_persistent_guest(cache):
             raise in_use(guest.pid, guest.since_unix_seconds, is_persistent=True)
         for directory in (cache.images, cache.states):
             shutil.rmtree(directory)

@@ -220,8 +220,9 @@ class GuestImage:
     provisioned = FileBelow("fitted")  # the key of the roles applied before the first boot
 
     @property
-    def boot_files(self) -> tuple[Path, ...]:
-        return self.kernel, self.initrd, self.known_hosts, self.identity
+    def small_files(self) -> tuple[Path, ...]:
+        """The files next to the disk that a packed image has too."""
+        return self.kernel, self.initrd, self.known_hosts, self.identity, self.provisioned
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ def pack(image: GuestImage, packed: Path) -> None:
     packed.parent.mkdir(parents=True, exist_ok=True)
     filters = [*_FILTERS.get(target_machine(), []), f"--lzma2=preset={_PRESET}"]
     with whole_folder(packed) as part:
-        for file in _files_beside(image):
+        for file in image.small_files:
             if file.exists():
                 shutil.copyfile(file, part / file.name)
         _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
@@ -292,7 +293,7 @@ def pack(image: GuestImage, packed: Path) -> None:
 
 def unpack(packed: Path, image: GuestImage) -> None:
     """Make the disk and the files beside it from a packed image."""
-    for file in _files_beside(image):
+    for file in image.small_files:
         if (packed / file.name).exists():
             shutil.copyfile(packed / file.name, file)
     _compress(["--decompress", "--threads=0"], packed / PACKED_DISK, image.disk)
@@ -302,10 +303,6 @@ def require_xz() -> None:
     if find_tool("xz") is None:
         reason = "xz is not installed; it packs the guest's image"
         raise HostError(reason, "apt-get install xz-utils")
-
-
-def _files_beside(image: GuestImage) -> tuple[Path, ...]:
-    return *image.boot_files, image.provisioned
 
 
 def _compress(words: list[str], source: Path, target: Path) -> None:

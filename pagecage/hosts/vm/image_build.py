@@ -138,10 +138,8 @@ def _bootstrap_failure(log: str) -> PagecageError:
             "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
         )
     if "arch-test" in first or "neither be executed natively" in first:
-        return HostError(
-            "this machine cannot run programs of the guest's architecture",
-            "sudo apt-get install qemu-user-static binfmt-support arch-test",
-        )
+        reason = "this machine cannot run programs of the guest's architecture"
+        return HostError(reason, "sudo apt-get install qemu-user-static binfmt-support arch-test")
     hint = "make setup"
     if "Unable to locate package" in first:
         hint = "correct the name under `packages` in the experiment's definition"

@@ -96,9 +96,8 @@ class QmpClient:
             self._loop.close()
 
     async def _disconnect(self) -> None:
-        with contextlib.suppress(
-            QMPError, OSError, EOFError
-        ):  # QEMU may have closed the connection first
+        # QEMU may have closed the connection first.
+        with contextlib.suppress(QMPError, OSError, EOFError):
             await self._client.disconnect()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -318,11 +317,9 @@ class Qemu:
     def __init__(
         self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None
     ) -> None:
-        self.process_id = process_id
-        self.sockets = sockets
+        self.process_id, self.sockets = process_id, sockets
         self.monitor = QmpClient(sockets / QMP_SOCKET)
-        self._log = log
-        self._child = child
+        self._log, self._child = log, child
 
     @classmethod
     def start(
@@ -338,8 +335,7 @@ class Qemu:
         env = {"TMPDIR": str(scratch)}
         with log.open("wb") as output:
             child = spawn(started, stdout=output, stderr=output, env=env, new_session=True)
-        process_id = identify(child.pid)
-        if process_id is None:
+        if (process_id := identify(child.pid)) is None:
             reason = f"QEMU ended at once: {_last_line(log)}"
             raise HostError(reason, f"run it by hand: {replay(argv)}")
         qemu = cls(process_id, sockets, log, child)
@@ -396,7 +392,5 @@ def _last_line(log: Path) -> str:
 def console_tail(console: Path, lines: int = 12) -> str:
     """Return the last lines of the guest's serial console, for a guest that does not boot."""
     text = console.read_text(errors="replace") if console.exists() else ""
-    return (
-        os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:])
-        or "(the console is empty)"
-    )
+    tail = os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:])
+    return tail or "(the console is empty)"

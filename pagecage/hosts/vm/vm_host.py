@@ -216,8 +216,7 @@ class VmHost(GuestHost):
         self._progress = progress
         self._cache.make()
         self._lock.acquire()
-        running = read_guest(self._cache)
-        if running is not None and running.kept:
+        if running := find_persistent_guest(self._cache):
             self._lock.release()
             raise in_use(running.pid, running.since_unix_seconds, is_persistent=True)
         for name in guest_client.remove_leftovers(self._cache):
@@ -263,7 +262,7 @@ class VmHost(GuestHost):
         self._connection = SharedConnection(account, running.sockets, running.check)
         mounts = {serial(name): disks.mount_point(name) for name in names}
         folders = (self.data_dir, self.spool_dir, *self.disks.values())
-        reply = guest_client.wake(running.guest_daemon, self._user, mounts, folders)
+        lag_seconds, devices = guest_client.wake(running.guest_daemon, self._user, mounts, folders)
         self._connection.wait()
         is_emulated = state.machine.acceleration.emulated
         details = {
@@ -272,10 +271,10 @@ class VmHost(GuestHost):
             "memory_bytes": state.machine.memory_bytes,
             "cpus": state.machine.cpus,
             **vars(state.machine.acceleration),
-            "data_disk": reply.devices[serial(DATA_DISK)],
+            "data_disk": devices[serial(DATA_DISK)],
             "data_aio": aio,
             "data_cache": disks.OUTER_CACHE if aio == disks.NBD else "none",
-            "clock_error_seconds": round(reply.clock_error_seconds, 3),
+            "clock_error_seconds": round(lag_seconds, 3),
             "start_seconds": round(time.monotonic() - began, 3),
         }
         return MachineState(state.state_id, restore_seq, is_emulated, details)
