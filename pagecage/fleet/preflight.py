@@ -68,11 +68,8 @@ def check_hosts(
     Raises PagecageError for an empty group, and for a host without required variables.
     """
     if not hosts:
-        hint = (
-            "pagecage host up vm"
-            if group == "guests"
-            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
-        )
+        hint = "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        hint = "pagecage host up vm" if group == "guests" else hint
         raise PagecageError(f"the group {group} has no hosts", hint)
     check_names(hosts)
     for known in hosts:
@@ -120,11 +117,9 @@ def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
             f"{name} is {machine}, but the workloads are built for {target_machine()}",
             f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
         )
-    missed = check_host(facts)
-    if missed:
-        return HostError(
-            f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
-        )
+    if missed := check_host(facts):
+        reason = f"{name} cannot run trials: {missed[0].reason}"
+        return HostError(reason, f"make provision HOST={group}")
     return None
 
 

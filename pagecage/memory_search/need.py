@@ -286,53 +286,31 @@ def _need(
     values: Sequence[int],
     criterion: Criterion,
 ) -> MemoryNeed:
+    sizes = [level.limit_bytes or 0 for level in levels]
     states = [measured.state(level, criterion, rule) for level in levels]
+    losses = [measured.slowdown(level) or 0.0 for level in levels]
     count = next((n for n, state in enumerate(states) if state != "enough"), len(states))
-    enough, below = levels[:count], levels[count:]
-    needed = enough[-1].limit_bytes if enough else values[0]
-    assert needed is not None
-    low, high = _certain_bounds(rule, measured, levels, values, criterion)
-    adjacent = [value for value in values if low < value < high]
-    return MemoryNeed(
-        criterion=criterion,
-        needed_bytes=needed,
-        short_bytes=below[0].limit_bytes if below else None,
-        low_bytes=low,
-        high_bytes=high,
-        slowdown=(measured.slowdown(enough[-1]) or 0.0) if enough else 0.0,
-        is_certain=not adjacent,
-        is_killed_below=bool(below) and below[0].is_killed,
-        is_unknown_below=count < len(states) and states[count] == "unknown",
-        again_bytes=tuple(
-            level.limit_bytes
-            for level, state in zip(below, states[count:], strict=True)
-            if state == "enough" and level.limit_bytes is not None
-        ),
-    )
-
-
-def _certain_bounds(
-    rule: SearchRule,
-    measured: MeasuredLevels,
-    levels: Sequence[MemoryLevel],
-    values: Sequence[int],
-    criterion: Criterion,
-) -> tuple[int, int]:
-    """Return the largest level that certainly lacks memory, and the least that has enough.
-
-    The second is the least above which all levels certainly have enough. Without a level that
-    lacks memory the first is 0.
-    """
-    certain = []
-    for level in levels:
-        state, loss = measured.state(level, criterion, rule), measured.slowdown(level) or 0.0
+    below = levels[count:]
+    certain: list[bool | None] = []  # whether a level has enough; None within the noise
+    for level, state, loss in zip(levels, states, losses, strict=True):
         is_timed = criterion == "time" and not level.is_short
         is_noise = is_timed and abs(loss - rule.slowdown) <= measured.noise
         certain.append(None if is_noise or state == "unknown" else state == "enough")
-    sizes = [level.limit_bytes or 0 for level in levels]
     low = sizes[certain.index(False)] if False in certain else 0
-    enough = list(itertools.takewhile(bool, certain))
-    return low, sizes[len(enough) - 1] if enough else values[0]
+    certain_count = len([*itertools.takewhile(bool, certain)])
+    high = sizes[certain_count - 1] if certain_count else values[0]
+    return MemoryNeed(
+        criterion=criterion,
+        needed_bytes=sizes[count - 1] if count else values[0],
+        short_bytes=below[0].limit_bytes if below else None,
+        low_bytes=low,
+        high_bytes=high,
+        slowdown=losses[count - 1] if count else 0.0,
+        is_certain=not any(low < value < high for value in values),
+        is_killed_below=bool(below) and below[0].is_killed,
+        is_unknown_below=bool(below) and states[count] == "unknown",
+        again_bytes=tuple(sizes[n] for n in range(count, len(sizes)) if states[n] == "enough"),
+    )
 
 
 _NEGLIGIBLE = 0.0005

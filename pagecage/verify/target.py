@@ -31,11 +31,7 @@ Properties = dict[str, str]
 
 
 def control_group(unit: str, user: bool) -> str:
-    """Return the cgroup of an active unit, as a path below the mount point.
-
-    Raises PagecageError if there is no such unit or if it is inactive, HostError if systemd does
-    not answer.
-    """
+    """Return an active unit's cgroup below the mount point. Raises PagecageError, or HostError."""
     if not find_tool("systemctl"):
         raise HostError("systemctl is not installed", "name a process: --pid N")
     done = _show([unit], user)
@@ -138,9 +134,8 @@ def _container(program: str, name: str, text: str) -> InspectedContainer:
         [row] = rows(json.loads(text))
         pid, full_name = int(table(row, "State")["Pid"]), str(row.get("Name") or name).lstrip("/")
     except UNREADABLE:
-        raise HostError(
-            f"`{program} inspect {name}` printed no description of a container", f"{program} info"
-        ) from None
+        reason = f"`{program} inspect {name}` printed no description of a container"
+        raise HostError(reason, f"{program} info") from None
     if pid <= 0:
         raise PagecageError(f"the container {full_name!r} is not running", f"{program} ps")
     return InspectedContainer(program, full_name, pid, table(row, "HostConfig"))

@@ -224,7 +224,21 @@ def notes(target: Target, effective: Sequence[LimitInForce], kernel: KernelTrees
     for name in kernel.missing_controllers():
         yield f"No hierarchy that is mounted here has the controller {name}."
     yield from _version_1(target.cgroup, effective, kernel)
-    yield from _uncounted(target.cgroup, effective)
+    counters = read_counters(target.cgroup, "io.pressure", "memory.pressure", "memory.stat")
+    if counters["io.pressure"] is None:
+        reason = (
+            "The kernel has no pressure figures for this cgroup (psi=1 on its command line)"
+            if target.cgroup.unified
+            else "The program has no cgroup of its own in version 2, where pressure is counted"
+        )
+        yield f"{reason}, so a limit counts as binding only where it is nearly full."
+    has_refaults = "workingset_refault_file" in (counters["memory.stat"] or {})
+    is_limited = any(limit.name in MEMORY_EVENT for limit in effective)
+    if is_limited and not has_refaults and not counters["memory.pressure"]:
+        yield (
+            "The kernel counts neither refaults nor waits for memory in this cgroup: what the"
+            " memory limit costs is unknown, and only its hits are counted."
+        )
 
 
 def _version_1(
@@ -248,25 +262,6 @@ def _version_1(
                 f"{limit.name} does not hold buffered writes back: in cgroup v1 the kernel's"
                 " flusher writes them, outside of the cgroup."
             )
-
-
-def _uncounted(cgroup: Cgroup, effective: Sequence[LimitInForce]) -> Iterator[str]:
-    counters = read_counters(cgroup, "io.pressure", "memory.pressure", "memory.stat")
-    if counters["io.pressure"] is None:
-        reason = (
-            "The kernel has no pressure figures for this cgroup (psi=1 on its command line)"
-            if cgroup.unified
-            else "The program has no cgroup of its own in version 2, where pressure is counted"
-        )
-        yield f"{reason}, so a limit counts as binding only where it is nearly full."
-    has_refaults = "workingset_refault_file" in (counters["memory.stat"] or {})
-    if {limit.name for limit in effective} & MEMORY_EVENT.keys() and not (
-        has_refaults or counters["memory.pressure"]
-    ):
-        yield (
-            "The kernel counts neither refaults nor waits for memory in this cgroup: what the"
-            " memory limit costs is unknown, and only its hits are counted."
-        )
 
 
 VERSION = 1
@@ -333,10 +328,8 @@ def verify(
 ) -> Verification:
     """Verify a running unit, container or process, and watch its limits for some seconds.
 
-    `expected` are limits that should be in force, written as in a unit file.
-
-    Raises PagecageError if the target does not exist or is not running, HostError if this machine
-    cannot tell.
+    `expected` are limits that should be in force, written as in a unit file. Raises PagecageError
+    if the target does not exist or is not running, HostError if this machine cannot tell.
     """
     kernel = kernel or KernelTrees()
     subject.check()
