@@ -16,10 +16,7 @@ from pagecage.process import PIPE, Process, dying_with_parent, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, its key, and the file with the host's key (ssh_config(5)).
-
-    `control_path` is the socket of a shared connection, if one is open.
-    """
+    """An account on a host, and its keys (ssh_config(5)). `control_path`: a shared connection."""
 
     address: str
     port: int
@@ -112,10 +109,7 @@ CONNECT_SECONDS = 60.0
 
 
 class SharedConnection:
-    """An ssh process that holds a connection open; as a context, once commands can use it.
-
-    It ends with the context, with close(), or with the process that started it.
-    """
+    """An ssh that holds a connection open until close(), or its context's or parent's end."""
 
     def __init__(
         self,

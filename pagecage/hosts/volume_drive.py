@@ -245,10 +245,7 @@ _STEPS = 2000
 
 
 def _cost(limit: JsonView, accounting: JsonView, load: Load) -> float:
-    """Return the units of a limit that one request costs.
-
-    Sequential requests of a provider that merges cost their share of an I/O of its size.
-    """
+    """Return the units of a limit that one request costs; merged ones cost a share of an I/O."""
     if limit["unit"] == "bytes":
         return float(load.block_bytes)
     size = accounting["io_size_bytes"]

@@ -109,10 +109,7 @@ def container_id(directory: Path) -> str | None:
 
 
 def inspect(name: str) -> InspectedContainer:
-    """Return a running container of the first engine that knows it.
-
-    Raises PagecageError if none knows it or if it is not running, HostError if no engine answers.
-    """
+    """Return a running container of the first engine that knows it. Raises PagecageError."""
     engines = [program for program in ENGINES if find_tool(program)]
     if not engines:
         raise HostError("neither docker nor podman is installed", "name a process: --pid N")

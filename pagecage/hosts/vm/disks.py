@@ -116,10 +116,7 @@ def plug(
 
 
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
-    """Limit the disk to these I/O properties of systemd, and return the limits in force.
-
-    Without properties the limits are removed. Raises HostError.
-    """
+    """Limit the disk to I/O properties of systemd; return the limits in force. Raises HostError."""
     requested = {name: limits.get(property_, 0) for property_, name in _THROTTLE.items()}
     arguments = {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
     monitor.execute_verbatim("block_set_io_throttle", arguments)

@@ -325,11 +325,7 @@ class Qemu:
     def start(
         cls, argv: Sequence[str], sockets: Path, scratch: Path, *, dies_with_parent: bool
     ) -> Qemu:
-        """Start QEMU, stopped, and connect to it.
-
-        With `dies_with_parent` it ends with the calling thread, which must live on. Raises
-        HostError.
-        """
+        """Start QEMU, stopped, and connect to it; it may end with this thread. Raises HostError."""
         log = scratch / "qemu.log"
         started = dying_with_parent(argv) if dies_with_parent else argv
         env = {"TMPDIR": str(scratch)}
