@@ -18,7 +18,7 @@ from typing import Any
 
 from pagecage.bundle.redact import Redactor, names_in
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.model.json_codec import from_line
+from pagecage.model.json_codec import JsonView, from_line
 from pagecage.model.record import read_records, sealed_line
 from pagecage.model.record_sections import Row
 from pagecage.model.run_files import Document, plan_sha256
@@ -86,7 +86,7 @@ def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
-Manifest = Mapping[str, Any]
+Manifest = JsonView
 """What a bundle holds: bundle.json (docs/FORMAT.md)."""
 BUNDLE_VERSION = 1
 MANIFEST = "bundle.json"

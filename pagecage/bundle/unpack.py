@@ -11,14 +11,14 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, Manifest, is_allowed
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import JsonView
 from pagecage.model.run_files import read_plan
 from pagecage.units import GIB, MIB, format_bytes
 
@@ -107,12 +107,11 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
         reason = f"{bundle} has bundle version {version}"
         raise PagecageError(reason, "use a newer pagecage to read it")
     is_known = version == BUNDLE_VERSION and isinstance(manifest.get("run_id"), str)
-    files, kinds = manifest.get("files") if is_known else None, {"path": str, "sha256": str}
-    is_list = isinstance(files, list) and len(files) <= _MOST_FILES
-    if not is_list or not all(
+    files = manifest.get("files") if is_known else None
+    kinds = {"path": str, "bytes": int, "sha256": str}
+    if not (isinstance(files, list) and len(files) <= _MOST_FILES) or not all(
         isinstance(file, dict)
         and all(isinstance(file.get(key), kind) for key, kind in kinds.items())
-        and isinstance(file.get("bytes"), int)
         and file["bytes"] >= 0
         for file in files
     ):
@@ -137,7 +136,7 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
 
 
-def _extract(archive: zipfile.ZipFile, file: Mapping[str, Any], folder: Path, bundle: Path) -> None:
+def _extract(archive: zipfile.ZipFile, file: JsonView, folder: Path, bundle: Path) -> None:
     target, digest, left = folder / file["path"], hashlib.sha256(), file["bytes"]
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(file["path"]) as source, target.open("xb") as out:

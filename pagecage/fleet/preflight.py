@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pagecage.agent.facts import is_emulated
@@ -88,7 +89,10 @@ def check_hosts(
     for host in hosts:
         name, result = host.name, results.get(host.name)
         error = result.error(log) if result else None
-        facts = _parse_facts(printed.get(name, ""))
+        facts = None
+        with suppress(ValueError):
+            facts = json.loads(printed.get(name, ""))
+        facts = facts if isinstance(facts, dict) else None
         if error is not None:
             (unreachable if name in silent else unfit)[name] = error
         elif name in printed and (obstacle := _obstacle(name, group, facts)):
@@ -96,14 +100,6 @@ def check_hosts(
         elif facts is not None:
             ready.append(ReadyHost(host, facts))
     return Preflight(tuple(ready), unreachable, unfit | obstacles)
-
-
-def _parse_facts(text: str) -> Row | None:
-    try:
-        facts = json.loads(text)
-    except ValueError:
-        return None
-    return facts if isinstance(facts, dict) else None
 
 
 def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.ansible import (
     FIX,
@@ -27,7 +26,7 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import AgentPackage, make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm import guest
-from pagecage.model.json_codec import HOST, is_identifier
+from pagecage.model.json_codec import HOST, JsonView, is_identifier
 from pagecage.model.trial import Package
 from pagecage.whole_files import write_whole
 
@@ -40,7 +39,7 @@ class FleetHost:
 
     name: str
     address: str
-    variables: Mapping[str, Any]
+    variables: JsonView
 
 
 def inventory_dir(project_dir: Path = TOP) -> Path:

@@ -11,10 +11,10 @@ import copy
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pagecage.memory_search import need
 from pagecage.memory_search.need import LevelRequest, MeasuredLevels, MemoryTrial, SearchRule
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record
 from pagecage.model.run_files import Document
 from pagecage.units import exact_size
@@ -29,7 +29,6 @@ GIVE_UP = 5
 """A level is given up as too small after this multiple of the reference's time."""
 LEAST_GIVE_UP_SECONDS = 5.0
 _REFAULTS = ("workingset_refault_file", "workingset_refault_anon")
-TrialJson = dict[str, Any]
 
 
 def rule_of(document: Document) -> SearchRule | None:
@@ -46,7 +45,7 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
     rule = rule_of(document)
     if rule is None:
         return document
-    trials: list[TrialJson] = list(document["trials"])
+    trials: list[Json] = list(document["trials"])
     response, number = document["definition"]["response"], 0
     while measured := _measured(trials, last, response, judge):
         if not (requests := need.next_round(rule, measured)):
@@ -126,11 +125,11 @@ def refaults_of(record: Record) -> float | None:
 
 def _round(
     document: Document,
-    trials: Sequence[TrialJson],
+    trials: Sequence[Json],
     requests: Sequence[LevelRequest],
     measured: MeasuredLevels,
     number: int,
-) -> Iterator[TrialJson]:
+) -> Iterator[Json]:
     counts = Counter(trial["treatment"][FACTOR] for trial in trials)
     made = []
     for request in requests:
@@ -144,12 +143,12 @@ def _round(
 
 
 def _second_opinion(
-    document: Document, trials: Sequence[TrialJson], measured: MeasuredLevels
-) -> Iterator[TrialJson]:
+    document: Document, trials: Sequence[Json], measured: MeasuredLevels
+) -> Iterator[Json]:
     is_there = any(trial["trial_id"] == SECOND_OPINION for trial in trials)
     if is_there or not document[KEY].get("has_second_opinion") or not measured.is_usable:
         return
-    trial: TrialJson = copy.deepcopy(document["trials"][0])
+    trial: Json = copy.deepcopy(document["trials"][0])
     trial |= {
         "trial_id": SECOND_OPINION,
         "treatment": {FACTOR: f"{_level_name(document, None)}, watched by DAMON"},
@@ -167,9 +166,9 @@ def _level_name(document: Document, limit_bytes: int | None) -> str:
 
 def _trial(
     document: Document, limit_bytes: int | None, name: str, repeat: int, measured: MeasuredLevels
-) -> TrialJson:
+) -> Json:
     """Return the reference's trial with another MemoryMax, and less time before it is given up."""
-    trial: TrialJson = copy.deepcopy(document["trials"][0])
+    trial: Json = copy.deepcopy(document["trials"][0])
     id_ = "reference" if limit_bytes is None else f"{limit_bytes // 1024}k"
     trial |= {"trial_id": f"r{repeat}_{id_}", "repeat": repeat, "treatment": {FACTOR: name}}
     if limit_bytes is None:

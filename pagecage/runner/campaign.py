@@ -150,17 +150,15 @@ class Campaign:
     def _next_trials(self) -> tuple[Trial, ...]:
         last_attempts = self._folder.last_attempts()
 
-        def may_run(trial: Trial) -> bool:
-            """A replay is not repeated once its program has used the terminal.
-
-            It lacks a result because another process read or dropped its files.
-            """
+        def most_attempts(trial: Trial) -> int:
+            """A replay that lost its files after it used the terminal is not repeated."""
             command, last = trial.workload.command, last_attempts.get(trial.trial_id)
-            is_shown = command is not None and command.streams_output and last is not None
-            is_used = is_shown and last.outcome == "not_prepared" and last.is_measured
-            return self._attempts[trial.trial_id] < (1 if is_used else ATTEMPTS)
+            if command is None or not command.streams_output or last is None:
+                return ATTEMPTS
+            return 1 if last.outcome == "not_prepared" and last.is_measured else ATTEMPTS
 
-        trials = tuple(filter(may_run, self._folder.remaining(self._plan)))
+        remaining = self._folder.remaining(self._plan)
+        trials = tuple(t for t in remaining if self._attempts[t.trial_id] < most_attempts(t))
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)

@@ -15,6 +15,7 @@ from typing import Any
 from pagecage.linux.cgroup import Cgroup, ancestors, is_real_root, pids_in
 from pagecage.linux.cgroup_files import COUNTERS_AND_EVENTS, read_counters
 from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT, enforced_limit
+from pagecage.model.json_codec import Json
 from pagecage.process import is_alive
 from pagecage.units import kernel_page_bytes
 from pagecage.verdicts.windows import Window, binding_limit
@@ -38,7 +39,6 @@ _EVENTS = {
     "MemorySwapMax": ("memory.swap.events", "max"),
 }
 _KINDS = ("io", "memory", "cpu")
-Counters = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Snapshot:
     """The counters of cgroups at one moment of CLOCK_MONOTONIC."""
 
     at_seconds: float
-    counters: dict[Cgroup, Counters]
+    counters: dict[Cgroup, Json]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> Row:
     resource and kind (psi.rst), and the counters of the disk that has `cache_dir` (iostats.rst).
     None stands for what the kernel does not have, and for the CPU time of a QEMU that has ended.
     """
-    proc, pressure = root / "proc", {}
+    proc = root / "proc"
+    pressure: dict[str, dict[str, int]] = {}
     ticks = procfs.parse_cpu((proc / "stat").read_text()) or {}
     for name in ("cpu", "io", "memory"):
         # A kernel with PSI switched off answers with EOPNOTSUPP.
