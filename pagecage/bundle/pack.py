@@ -47,7 +47,8 @@ def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int,
     graph = [
         _entity(NAME, "CreativeWork", about={"@id": "./"}, conformsTo={"@id": _PROFILES[0]}),
         _entity(
-            *("./", "Dataset"),
+            "./",
+            "Dataset",
             name=f"{plan['experiment']}: {plan['run_id']}",
             description=plan["definition"]["question"],
             datePublished=times.get("endTime") or plan["run_id"][:8],
@@ -57,13 +58,15 @@ def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int,
             mentions={"@id": "#run"},
         ),
         _entity(
-            *("#pagecage", "SoftwareApplication"),
+            "#pagecage",
+            "SoftwareApplication",
             name="pagecage",
             version=harness.get("version"),
             softwareVersion=harness.get("git_revision"),
         ),
         _entity(
-            *("#run", "CreateAction"),
+            "#run",
+            "CreateAction",
             name=plan["command"],
             instrument={"@id": "#pagecage"},
             object={"@id": "plan.json"},
@@ -78,8 +81,8 @@ def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int,
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
-def _entity(name: str, kind: str, **properties: Any) -> Row:
-    return {"@id": name, "@type": kind, **properties}
+def _entity(id_: str, kind: str, **properties: Any) -> Row:
+    return {"@id": id_, "@type": kind, **properties}
 
 
 def _iso_time(unix_seconds: float) -> str:
