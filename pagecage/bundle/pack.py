@@ -44,6 +44,7 @@ def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int,
     ends = [phase["start_wall_seconds"] + phase["seconds"] for phase in phases]
     times = {"startTime": _iso_time(min(begins)), "endTime": _iso_time(max(ends))} if phases else {}
     harness = plan.get("harness") or {}
+    versions = {"version": harness.get("version"), "softwareVersion": harness.get("git_revision")}
     graph = [
         _entity(NAME, "CreativeWork", about={"@id": "./"}, conformsTo={"@id": _PROFILES[0]}),
         _entity(
@@ -57,13 +58,7 @@ def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int,
             hasPart=[{"@id": path} for path in sorted(files)],
             mentions={"@id": "#run"},
         ),
-        _entity(
-            "#pagecage",
-            "SoftwareApplication",
-            name="pagecage",
-            version=harness.get("version"),
-            softwareVersion=harness.get("git_revision"),
-        ),
+        _entity("#pagecage", "SoftwareApplication", name="pagecage", **versions),
         _entity(
             "#run",
             "CreateAction",

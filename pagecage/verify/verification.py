@@ -135,8 +135,10 @@ def _use(cgroup: Cgroup, limit: LimitInForce, taken: Sequence[Snapshot]) -> Limi
         return LimitUse(limit, bound, per_second / max(1.0, limit.value), per_second)
     if limit.name == "CPUQuota":
         place = (first, last, limit.cgroup, "cpu.stat")
-        hits, periods = (int(_growth(*place, n) or 0) for n in ("nr_throttled", "nr_periods"))
-        return LimitUse(limit, bound, hits=hits, periods=periods)
+        throttled, periods = (
+            int(_growth(*place, f"nr_{n}") or 0) for n in ("throttled", "periods")
+        )
+        return LimitUse(limit, bound, hits=throttled, periods=periods)
     hits = _hits(limit, first, last)
     return LimitUse(limit, bound, hits=None if hits is None else int(hits))
 
