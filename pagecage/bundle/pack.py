@@ -10,14 +10,15 @@ import os
 import platform
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pagecage.bundle.redact import Redactor, names_in
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.model.json_codec import from_line
+from pagecage.model.json_codec import JsonView, from_line
 from pagecage.model.record import read_records, sealed_line
 from pagecage.model.record_sections import Row
 from pagecage.model.run_files import Document, plan_sha256
@@ -36,73 +37,55 @@ _FORMATS = {
 }
 
 
-def crate(
-    plan: Document,
-    records: Sequence[Row],
-    files: Mapping[str, tuple[int, str]],
-) -> str:
+def crate(plan: Document, records: Sequence[Row], files: Mapping[str, tuple[int, str]]) -> str:
     """Return the metadata as JSON text. `files` maps paths to sizes in bytes and SHA-256 hashes."""
-    started, ended = _span(records)
-    times = {"startTime": started, "endTime": ended}
+    phases = [phase for record in records for phase in record.get("phases", ())]
+    begins = [phase["start_wall_seconds"] for phase in phases]
+    ends = [phase["start_wall_seconds"] + phase["seconds"] for phase in phases]
+    times = {"startTime": _iso_time(min(begins)), "endTime": _iso_time(max(ends))} if phases else {}
     harness = plan.get("harness") or {}
-    about = {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}}
-    program = {"@id": "#pagecage", "@type": "SoftwareApplication", "name": "pagecage"}
+    versions = {"version": harness.get("version"), "softwareVersion": harness.get("git_revision")}
     graph = [
-        {**about, "conformsTo": {"@id": _PROFILES[0]}},
-        _root(plan, files, ended or started),
-        {
-            **program,
-            "version": harness.get("version"),
-            "softwareVersion": harness.get("git_revision"),
-        },
-        {
-            "@id": "#run",
-            "@type": "CreateAction",
-            "name": plan["command"],
-            "instrument": {"@id": "#pagecage"},
-            "object": {"@id": "plan.json"},
-            "result": {"@id": "records.jsonl"},
-            **{name: time for name, time in times.items() if time},
-        },
+        _entity(NAME, "CreativeWork", about={"@id": "./"}, conformsTo={"@id": _PROFILES[0]}),
+        _entity(
+            "./",
+            "Dataset",
+            name=f"{plan['experiment']}: {plan['run_id']}",
+            description=plan["definition"]["question"],
+            datePublished=times.get("endTime") or plan["run_id"][:8],
+            conformsTo={"@id": _PROFILES[1]},
+            license="determined by the person who made the run",
+            hasPart=[{"@id": path} for path in sorted(files)],
+            mentions={"@id": "#run"},
+        ),
+        _entity("#pagecage", "SoftwareApplication", name="pagecage", **versions),
+        _entity(
+            "#run",
+            "CreateAction",
+            name=plan["command"],
+            instrument={"@id": "#pagecage"},
+            object={"@id": "plan.json"},
+            result={"@id": "records.jsonl"},
+            **times,
+        ),
     ]
     for path, (size_bytes, sha256) in sorted(files.items()):
         kind = _FORMATS.get(path[path.rfind(".") :], "application/octet-stream")
-        file = {"@id": path, "@type": "File", "contentSize": str(size_bytes), "sha256": sha256}
-        graph.append({**file, "encodingFormat": kind})
+        size = str(size_bytes)
+        graph.append(_entity(path, "File", contentSize=size, sha256=sha256, encodingFormat=kind))
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
-def _span(records: Sequence[Row]) -> tuple[str | None, str | None]:
-    phases = [phase for record in records for phase in record.get("phases", ())]
-    if not phases:
-        return None, None
-    begin = min(phase["start_wall_seconds"] for phase in phases)
-    end = max(phase["start_wall_seconds"] + phase["seconds"] for phase in phases)
-    return _iso_time(begin), _iso_time(end)
+def _entity(id_: str, kind: str, **properties: Any) -> Row:
+    return {"@id": id_, "@type": kind, **properties}
 
 
 def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
-def _root(plan: Document, files: Iterable[str], published: str | None) -> dict[str, object]:
-    return {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": f"{plan['experiment']}: {plan['run_id']}",
-        "description": plan["definition"]["question"],
-        "datePublished": published or plan["run_id"][:8],
-        "conformsTo": {"@id": _PROFILES[1]},
-        "license": "determined by the person who made the run",
-        "hasPart": [{"@id": path} for path in sorted(files)],
-        "mentions": {"@id": "#run"},
-    }
-
-
-Manifest = Mapping[str, Any]
+Manifest = JsonView
 """What a bundle holds: bundle.json (docs/FORMAT.md)."""
-
-
 BUNDLE_VERSION = 1
 MANIFEST = "bundle.json"
 SUFFIX = ".pagecage.zip"
@@ -136,22 +119,23 @@ def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run)
-    left_out += _left_out_before(run)
     redactions: list[dict[str, object]] = []
     kept: dict[str, int] = {}
     if redacted:
-        left_out += [
-            {"path": path, "why": _BINARY}
-            for path, data in contents.items()
-            if _decode(data) is None
-        ]
-        texts = {path: text for path, data in contents.items() if (text := _decode(data))}
-        contents, redactor = _redact(texts, plan, keep)
+        texts = {path: _decode(data) for path, data in contents.items()}
+        left_out += [{"path": path, "why": _BINARY} for path in texts if texts[path] is None]
+        known = {path: text for path, text in texts.items() if text}
+        contents, redactor = _redact(known, plan, keep)
         redactions, kept = redactor.counts(), dict(sorted(redactor.kept.items()))
-    files = _with_crate(contents)
+    files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
+    lines = contents["records.jsonl"].splitlines()
+    packed = json.loads(contents["plan.json"])
+    records = [json.loads(line) for line in lines if _is_json(line)]
+    contents[NAME] = crate(packed, records, files).encode()
+    files[NAME] = _size_and_hash(contents[NAME])
     manifest = {
         "bundle_version": BUNDLE_VERSION,
-        "run_id": json.loads(contents["plan.json"])["run_id"],
+        "run_id": packed["run_id"],
         "pagecage": VERSION,
         "is_redacted": redacted,
         "redactions": redactions,
@@ -164,15 +148,6 @@ def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str
     }
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
     return manifest
-
-
-def _with_crate(contents: dict[str, bytes]) -> dict[str, tuple[int, str]]:
-    files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
-    records = [
-        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
-    ]
-    contents[NAME] = crate(json.loads(contents["plan.json"]), records, files).encode()
-    return {**files, NAME: _size_and_hash(contents[NAME])}
 
 
 def _size_and_hash(data: bytes) -> tuple[int, str]:
@@ -208,19 +183,11 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
             left_out.append({"path": name, "why": "it is not a file of a run"})
     if missing := [name for name in REQUIRED if name not in found]:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
-    return found, left_out
-
-
-def _left_out_before(run: Path) -> list[dict[str, str]]:
-    """Return what the bundle that the run came from had left out; nothing for another run.
-
-    Without it the next bundle would lack these traces like removed evidence.
-    """
-    try:
+    # What the bundle from which the run came had left out would else look like removed evidence.
+    with suppress(*UNREADABLE):
         entries = from_line((run / MANIFEST).read_bytes())["left_out"]
-        return [{"path": str(one["path"]), "why": str(one["why"])} for one in entries]
-    except UNREADABLE:
-        return []
+        left_out += [{"path": str(one["path"]), "why": str(one["why"])} for one in entries]
+    return found, left_out
 
 
 def _decode(data: bytes) -> str | None:
@@ -233,16 +200,11 @@ def _decode(data: bytes) -> str | None:
 def _redact(
     texts: Mapping[str, str], plan: Document, keep: Collection[str]
 ) -> tuple[dict[str, bytes], Redactor]:
-    is_replay = plan.get("replay") is not None
-    try:
+    user = ""
+    with suppress(KeyError, OSError):  # the process's user may have no name
         user = getpass.getuser()
-    except (KeyError, OSError):  # the process's user has no name
-        user = ""
-    redactor = Redactor(
-        names_in(texts.values(), plan, {"hosts": {platform.node()}, "users": {user}}),
-        is_replay=is_replay,
-        keep=keep,
-    )
+    names = names_in(texts.values(), plan, {"hosts": {platform.node()}, "users": {user}})
+    redactor = Redactor(names, is_replay=plan.get("replay") is not None, keep=keep)
     contents = {
         "/".join(map(redactor.text, path.split("/"))): _redacted(redactor, path, text).encode()
         for path, text in texts.items()

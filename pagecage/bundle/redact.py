@@ -35,7 +35,6 @@ _MOST_DIGITS = 8
 
 @functools.cache
 def vocabulary() -> frozenset[str]:
-    """Return the words, and the words that these are composed of, in lower case."""
     words = set(_WORDS.read_text().split())
     for folder, suffixes in _FOLDERS.items():
         for path in (TOP / folder).rglob("*"):
@@ -192,12 +191,9 @@ class Redactor:
             self._numbers["kernel"] += len(words) - len(known)
             self.kept["kernel"] += len(known)
             return " ".join(known)
-        if key in _HOST_KEYS:
-            return self._replace("hosts", text)
-        if _ID_KEYS.fullmatch(key):
-            return self._replace("ids", text)
-        if key == "variable_value":
-            return self._replace("variables", text)
+        kind = "hosts" if key in _HOST_KEYS else "ids" if _ID_KEYS.fullmatch(key) else ""
+        if kind or key == "variable_value":
+            return self._replace(kind or "variables", text)
         is_digest = _DIGEST_KEYS.fullmatch(key) and _DIGEST.fullmatch(text)
         if is_digest or (key == "state_id" and STATE_ID.fullmatch(text)):
             self.kept["digests"] += 1
@@ -215,14 +211,13 @@ class Redactor:
         for number, word in enumerate(words):
             if end is None or number < end:
                 is_value = number > 0 and words[number - 1] in ("-e", "--env")
-                shown.append(self._variable(word) if is_value else self._option(word))
+                option = re.match(r"--env=|-e(?=.)", word)
+                start = 0 if is_value else option.end() if option else None
+                value = None if start is None else word[:start] + self._variable(word[start:])
+                shown.append(self.text(word) if value is None else value)
             else:
                 shown.append(self._argument(word, is_first=number == end))
         return shlex.join(shown)
-
-    def _option(self, word: str) -> str:
-        option = re.match(r"--env=|-e(?=.)", word)
-        return option[0] + self._variable(word[option.end() :]) if option else self.text(word)
 
     def _argument(self, word: Any, *, is_first: bool = False) -> Any:
         """Return a word of a trial's command line; of a replay only options and numbers stay."""
@@ -259,12 +254,10 @@ class Redactor:
         return _TOKEN.sub(self._token, text)
 
     def _assigned(self, match: re.Match[str]) -> str:
-        value = match[2]
-        if match[1] in _MAKE_VARIABLES:
-            return match[0]  # its value is judged like any word
-        if _NUMBER.fullmatch(value):
+        # The value of a variable of make is judged like any word.
+        if match[1] in _MAKE_VARIABLES or _NUMBER.fullmatch(match[2]):
             return match[0]
-        return f"{match[1]}={self._replace('variables', value)}"
+        return f"{match[1]}={self._replace('variables', match[2])}"
 
     def _identified(self, match: re.Match[str]) -> str:
         kind = self._address(match[0])

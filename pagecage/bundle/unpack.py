@@ -11,12 +11,14 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, Manifest, is_allowed
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import JsonView
 from pagecage.model.run_files import read_plan
 from pagecage.units import GIB, MIB, format_bytes
 
@@ -70,6 +72,24 @@ def unpack(bundle: Path, folder: Path) -> Manifest:
     return manifest
 
 
+@contextmanager
+def unpacked(bundle: Path, name: str = "run") -> Iterator[Path]:
+    """Unpack a bundle to a folder of this name in a temporary one, which ends with the context.
+
+    Errors raised within the context name the bundle, not the folder.
+    """
+    with TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+        folder = Path(scratch, name)
+        try:
+            unpack(bundle, folder)
+            yield folder
+        except PagecageError as error:
+            message, hint = (
+                text.replace(str(folder), str(bundle)) for text in (error.message, error.hint)
+            )
+            raise PagecageError(message, hint, error.exit_code) from None
+
+
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
     if MANIFEST not in archive.namelist():
         reason = f"{bundle} is not a bundle: it has no {MANIFEST}"
@@ -87,18 +107,16 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Manifest:
         reason = f"{bundle} has bundle version {version}"
         raise PagecageError(reason, "use a newer pagecage to read it")
     is_known = version == BUNDLE_VERSION and isinstance(manifest.get("run_id"), str)
-    if not is_known or not _is_file_list(manifest.get("files")):
+    files = manifest.get("files") if is_known else None
+    kinds = {"path": str, "bytes": int, "sha256": str}
+    if not (isinstance(files, list) and len(files) <= _MOST_FILES) or not all(
+        isinstance(file, dict)
+        and all(isinstance(file.get(key), kind) for key, kind in kinds.items())
+        and file["bytes"] >= 0
+        for file in files
+    ):
         raise PagecageError(f"{bundle}: its {MANIFEST} lacks required keys", "see docs/FORMAT.md")
     return dict(manifest)
-
-
-def _is_file_list(files: Any) -> bool:
-    def is_file(one: Any) -> bool:
-        kinds = {"path": str, "bytes": int, "sha256": str}
-        has_kinds = isinstance(one, dict) and all(isinstance(one.get(k), kinds[k]) for k in kinds)
-        return has_kinds and one["bytes"] >= 0
-
-    return isinstance(files, list) and len(files) <= _MOST_FILES and all(map(is_file, files))
 
 
 def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -> None:
@@ -118,7 +136,7 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Manifest, bundle: Path) -
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
 
 
-def _extract(archive: zipfile.ZipFile, file: Mapping[str, Any], folder: Path, bundle: Path) -> None:
+def _extract(archive: zipfile.ZipFile, file: JsonView, folder: Path, bundle: Path) -> None:
     target, digest, left = folder / file["path"], hashlib.sha256(), file["bytes"]
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(file["path"]) as source, target.open("xb") as out:

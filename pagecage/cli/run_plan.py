@@ -29,9 +29,8 @@ from pagecage.cli.output import Notify
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
-from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import Host, SizedHost
-from pagecage.hosts.local import LocalHost
+from pagecage.hosts.local import ASSUMED, LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.trial import CommandSpec
 from pagecage.planning.plan import (

@@ -7,23 +7,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
-from pagecage.model.json_codec import (
-    EXPERIMENT,
-    HOST,
-    KEYS_HINT,
-    RUN_ID,
-    SHA256,
-    from_json,
-    from_line,
-    from_lines,
-    lines_of,
-    require_identifiers,
-)
+from pagecage.model import json_codec as codec
+from pagecage.model.json_codec import HOST, Json, from_line, require_identifiers
 from pagecage.planning.plan import Plan
-from pagecage.runner.run_folder import RunFolder, path_exists, point_latest
+from pagecage.runner.run_folder import RunFolder, path_exists, point_latest, run_paths
 from pagecage.whole_files import append_line, whole_folder
 
 FLEET_VERSION = 1
@@ -86,16 +75,17 @@ class FleetFolder:
         point_latest(runs, f"{document['experiment']}@{request.group}", whole.run_id)
         return folder
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Json:
         """Return fleet.json. Raises PagecageError if it is unreadable or of a newer format."""
         where = f"{self.path}/{DOCUMENT}"
+        names = {"run_id": codec.RUN_ID, "experiment": codec.EXPERIMENT}
         try:
-            document: dict[str, Any] = from_line((self.path / DOCUMENT).read_bytes())
+            document: Json = from_line((self.path / DOCUMENT).read_bytes())
             version, hosts = document["fleet_version"], document["hosts"].items()
             is_newer = version > FLEET_VERSION
-            require_identifiers(document, {"run_id": RUN_ID, "experiment": EXPERIMENT}, where)
+            require_identifiers(document, names, where)
             for host, digest in hosts:
-                require_identifiers({host: digest}, {host: SHA256}, where)
+                require_identifiers({host: digest}, {host: codec.SHA256}, where)
                 require_identifiers({"hosts": host}, {"hosts": HOST}, where)
         except UNREADABLE as error:
             reason = f"{where} cannot be read: {why_unreadable(error)}"
@@ -105,11 +95,9 @@ class FleetFolder:
         return document
 
     def host_path(self, host: str) -> Path:
-        """Return the run folder of one host."""
         return self.path / "hosts" / host
 
     def host_folders(self) -> dict[str, RunFolder]:
-        """Return the run folders of the hosts by name, in the order of fleet.json."""
         return {host: RunFolder(self.host_path(host)) for host in self.document()["hosts"]}
 
     def unfetched_hosts(self) -> set[str]:
@@ -117,41 +105,34 @@ class FleetFolder:
         return {path.stem for path in (self.path / "streams").glob("*")}
 
     def add(self, result: RoundResult) -> None:
-        """Append the result of a round and force it to disk. Its reason is called `because`."""
         line = {_WRITTEN.get(name, name): value for name, value in asdict(result).items()}
         append_line(self._results_path, json.dumps(line).encode())
 
     def last_results(self) -> dict[str, RoundResult]:
-        """Return the result of each host's last round."""
-        path = self._results_path
-        results: dict[str, RoundResult] = {}
+        path, results = self._results_path, dict[str, RoundResult]()
         if not path.exists():
             return results
         read = {written: name for name, written in _WRITTEN.items()}
         with path.open("rb") as file:
             where = f"{self.path.name}/{path.name}"
-            for place, line in from_lines(lines_of(file), where, str(path)):
+            for place, line in codec.from_lines(codec.lines_of(file), where, str(path)):
                 try:
                     named = {read.get(name, name): value for name, value in line.items()}
-                    result = from_json(RoundResult, named)
+                    result = codec.from_json(RoundResult, named)
                     require_identifiers({"host": result.host}, {"host": HOST}, place)
                 except (AttributeError, PagecageError):
                     reason = f"{place} is not the result of a round"
-                    raise PagecageError(reason, KEYS_HINT) from None
+                    raise PagecageError(reason, codec.KEYS_HINT) from None
                 results[result.host] = result
         return results
 
 
 def round_result(host: str, number: int, outcome: str, reason: str, began: float) -> RoundResult:
-    """Return the result of a round that ends now; `began` is its start (time.monotonic)."""
-    return RoundResult(
-        host, number, outcome, reason, time.time(), round(time.monotonic() - began, 3)
-    )
+    seconds = round(time.monotonic() - began, 3)
+    return RoundResult(host, number, outcome, reason, time.time(), seconds)
 
 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:
     """Return a fleet run by its id, its path, or EXPERIMENT@GROUP (the newest), or None."""
-    for path in (runs / name, runs / f"latest-{name}", Path(name)):
-        if path_exists(path / DOCUMENT):
-            return FleetFolder(path.resolve())
-    return None
+    found = (path for path in run_paths(runs, name) if path_exists(path / DOCUMENT))
+    return next((FleetFolder(path.resolve()) for path in found), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pagecage.agent.facts import is_emulated
@@ -41,12 +42,10 @@ class ReadyHost:
 
     @property
     def is_emulated(self) -> bool:
-        """True if it is a guest without hardware virtualisation, judged by its CPU model."""
         return is_emulated(self.facts)
 
     @property
     def remote(self) -> RemoteHost:
-        """The host during a run."""
         variables, data_dir = self.host.variables, self.host.variables["pagecage_data_dir"]
         spool_dir = str(variables.get("campaign_spool", SPOOL))
         disks = dict(variables.get("pagecage_disks") or {})
@@ -70,11 +69,8 @@ def check_hosts(
     Raises PagecageError for an empty group, and for a host without required variables.
     """
     if not hosts:
-        hint = (
-            "pagecage host up vm"
-            if group == "guests"
-            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
-        )
+        hint = "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        hint = "pagecage host up vm" if group == "guests" else hint
         raise PagecageError(f"the group {group} has no hosts", hint)
     check_names(hosts)
     for known in hosts:
@@ -93,7 +89,10 @@ def check_hosts(
     for host in hosts:
         name, result = host.name, results.get(host.name)
         error = result.error(log) if result else None
-        facts = _parse_facts(printed.get(name, ""))
+        facts = None
+        with suppress(ValueError):
+            facts = json.loads(printed.get(name, ""))
+        facts = facts if isinstance(facts, dict) else None
         if error is not None:
             (unreachable if name in silent else unfit)[name] = error
         elif name in printed and (obstacle := _obstacle(name, group, facts)):
@@ -103,20 +102,10 @@ def check_hosts(
     return Preflight(tuple(ready), unreachable, unfit | obstacles)
 
 
-def _parse_facts(text: str) -> Row | None:
-    try:
-        facts = json.loads(text)
-    except ValueError:
-        return None
-    return facts if isinstance(facts, dict) else None
-
-
 def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
     if facts is None:
-        return HostError(
-            f"{name} printed other output than facts",
-            "make sure that its login shell prints nothing",
-        )
+        reason = f"{name} printed other output than facts"
+        return HostError(reason, "make sure that its login shell prints nothing")
     if facts["machine"] != target_machine():
         machine = str(facts["machine"])
         other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
@@ -124,11 +113,9 @@ def _obstacle(name: str, group: str, facts: Row | None) -> HostError | None:
             f"{name} is {machine}, but the workloads are built for {target_machine()}",
             f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
         )
-    missed = check_host(facts)
-    if missed:
-        return HostError(
-            f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
-        )
+    if missed := check_host(facts):
+        reason = f"{name} cannot run trials: {missed[0].reason}"
+        return HostError(reason, f"make provision HOST={group}")
     return None
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.ansible import (
     FIX,
@@ -27,7 +26,7 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import AgentPackage, make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm import guest
-from pagecage.model.json_codec import HOST, is_identifier
+from pagecage.model.json_codec import HOST, JsonView, is_identifier
 from pagecage.model.trial import Package
 from pagecage.whole_files import write_whole
 
@@ -40,11 +39,10 @@ class FleetHost:
 
     name: str
     address: str
-    variables: Mapping[str, Any]
+    variables: JsonView
 
 
 def inventory_dir(project_dir: Path = TOP) -> Path:
-    """Return the folder of the inventories, which Ansible reads as one."""
     return project_dir / "ansible" / "inventory"
 
 
@@ -114,9 +112,8 @@ class FleetPlaybook:
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
         """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
-        return PlaybookRun(
-            self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True
-        )
+        playbook = self.playbook("preflight", hosts, campaign_left_working=list(busy))
+        return PlaybookRun(playbook, detached=True)
 
     def begin(self, tag: str, requests: Mapping[str, RoundRequest]) -> PlaybookRun:
         """Start to `run` or `stop` the requests of hosts, detached from the terminal."""
@@ -144,13 +141,11 @@ def make_fleet_playbook(
     if not archive.exists():
         write_whole(archive, out.getvalue())
     sums = tuple(f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in files.items())
-    return FleetPlaybook(
-        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sums
-    )
+    inventory = inventory or inventory_dir(project_dir)
+    return FleetPlaybook(project_dir, inventory, scratch, archive, sums)
 
 
 def check_names(hosts: Iterable[FleetHost]) -> None:
-    """Raise PagecageError for a host whose name cannot be that of a folder."""
     for host in hosts:
         if not is_identifier(host.name, HOST):
             raise PagecageError(
@@ -180,18 +175,14 @@ class ProvisionRequest:
     packages: tuple[Package, ...] = ()
 
     def words(self) -> tuple[str, ...]:
-        """Return the arguments for ansible-playbook(1)."""
         settings = {
             "pagecage_data_device": self.device,
             "pagecage_erase_data": self.erase or None,
             "base_experiment_packages": [asdict(package) for package in self.packages] or None,
         }
         variables = {name: value for name, value in settings.items() if value is not None}
-        words = [
-            "--limit",
-            self.group,
-            *(["--extra-vars", json.dumps(variables)] if variables else []),
-        ]
+        words = ["--limit", self.group]
+        words += ["--extra-vars", json.dumps(variables)] if variables else []
         if self.password_file is not None:
             words += ["--become-password-file", str(self.password_file)]
         return (*words, *(["--ask-become-pass"] if self.ask_password else []))
@@ -241,23 +232,15 @@ def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
     event = result.stopped_by
     if event is None or host is None or FIX in event.message:
         return result
+    user, port = (host.variables.get(f"ansible_{name}") for name in ("user", "port"))
+    account = f"{user}@{host.address}" if user else host.address
     if any(words in event.message for words in _PASSWORD):
-        message = (
-            f"{event.message}{FIX}repeat with ASK=1 (--ask-password) and sudo's password for"
-            f" {_account(host)}"
-        )
+        fix = f"repeat with ASK=1 (--ask-password) and sudo's password for {account}"
+        message = f"{event.message}{FIX}{fix}"
     elif event.outcome == "unreachable":
-        port = host.variables.get("ansible_port")
-        words = ["ssh", *(["-p", str(port)] if port else []), _account(host), "true"]
-        message = (
-            f"the host is unreachable ({event.message}){FIX}make `{shlex.join(words)}` work"
-            " without a prompt"
-        )
+        command = shlex.join(["ssh", *(["-p", str(port)] if port else []), account, "true"])
+        fix = f"make `{command}` work without a prompt"
+        message = f"the host is unreachable ({event.message}){FIX}{fix}"
     else:
         return result
     return replace(result, stopped_by=replace(event, message=message))
-
-
-def _account(host: FleetHost) -> str:
-    user = host.variables.get("ansible_user")
-    return f"{user}@{host.address}" if user else host.address

@@ -26,8 +26,7 @@ from pagecage.model.record_sections import Row
 from pagecage.model.trial import Trial, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import ATTEMPTS, request_for
-from pagecage.runner.frame_receiver import FrameReceiver
-from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder, needs_records, planned_trials
 
 
@@ -72,24 +71,16 @@ class RemoteHost:
     emulated: bool
     disks: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def own_disk(self) -> None:
-        """None: the inventory names the disk."""
-
-    @property
-    def user(self) -> bool:
-        """Always False: the agent creates units with the system's systemd."""
-        return False
+    own_disk = None  # the inventory names the disk
+    user = False
 
     def outer_sample(self) -> None:
         """Return None: the machine around a remote host is unknown."""
 
     def throttle(self, _limits: Mapping[str, int]) -> dict[str, int]:
-        """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
     def command_volume(self, _command: Row, _disk: str = DATA_DISK) -> Row:
-        """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
 
 
@@ -102,17 +93,16 @@ class HostRun:
         self.remote, self.plan, self.folder = remote, plan, folder
         self.refusal: HostError | None = None
         self._streams, self._listener = streams, listener
+        self._state = MachineState(None, None, remote.emulated, {})
         self._attempts: Counter[str] = Counter()
         self._receiver: FrameReceiver | None = None
         self._descriptor, self._stream = -1, streams
 
     @property
     def name(self) -> str:
-        """The host's name."""
         return self.remote.name
 
     def remaining(self) -> tuple[Trial, ...]:
-        """Return the trials without a result."""
         return self.folder.remaining(self.plan)
 
     def runnable_trials(self) -> tuple[Trial, ...]:
@@ -130,28 +120,23 @@ class HostRun:
         self._stream = self._streams / f"{self.name}.{number}"
         flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._stream, flags, 0o600)
-        state = MachineState(None, None, self.remote.emulated, {})
         records = self.folder.last_records() if needs_records(self.plan.document) else {}
         trials = planned_trials(self.plan, records, self.folder.judge(records))
         frames, asked = FrameReader(self._descriptor), replace(self.plan, trials=trials)
         self._receiver = FrameReceiver(
-            *(frames, None, self.folder, self.remote, state, asked),
+            *(frames, None, self.folder, self.remote, self._state, asked),
             lambda event: self._listener(self.name, event),
         )
-        return RoundRequest(
-            self.plan.run_id, number, str(request) if request else "", str(self._stream)
-        )
+        return RoundRequest(self.plan.run_id, number, str(request or ""), str(self._stream))
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
-        """Write the agent's request for all runnable trials."""
-        state = MachineState(None, None, self.remote.emulated, {})
         request = request_for(
-            self.plan, self.folder, self.remote, state, self.runnable_trials(), agent_sha256
+            *(self.plan, self.folder, self.remote, self._state, self.runnable_trials()),
+            agent_sha256,
         )
         path.write_text(json.dumps(request_to_json(request)))
 
     def receive(self) -> None:
-        """Receive the frames that have arrived."""
         if self._receiver is not None and self.refusal is None:
             try:
                 self._receiver.receive_all()
@@ -171,10 +156,9 @@ class HostRun:
         assert receiver is not None
         receiver.close()
         self._attempts.update(receiver.attempted)
-        if reason is None:
-            return
-        receiver.record_interrupted(reason)
-        self._stream.unlink(missing_ok=True)
+        if reason is not None:
+            receiver.record_interrupted(reason)
+            self._stream.unlink(missing_ok=True)
 
 
 _ROUNDS = 3
@@ -184,15 +168,6 @@ STOP_SECONDS = 300.0
 _FOLLOW_TASK = "campaign : Follow the agent"
 _LAST_TASK = "campaign : Remove the round's directory"
 Results = Mapping[str, HostResult]
-
-
-@dataclass(frozen=True)
-class _Round:
-    """A running round: its hosts and their requests by name, and its start (time.monotonic)."""
-
-    hosts: Mapping[str, HostRun]
-    requests: Mapping[str, RoundRequest]
-    began: float
 
 
 class FleetCampaign:
@@ -221,28 +196,19 @@ class FleetCampaign:
         with ExitStack() as locks:
             for host in self._hosts:
                 locks.enter_context(host.folder.locked())
-            self._run_rounds()
-
-    def _run_rounds(self) -> None:
-        unfinished = {
-            host.name: number
-            for host in self._hosts
-            if (number := host.unfinished_round()) is not None
-        }
-        if unfinished:
-            hosts = {host.name: host for host in self._hosts if host.name in unfinished}
-            self._run_round(
-                hosts, {name: host.begin(unfinished[name], None) for name, host in hosts.items()}
-            )
-        for _ in range(_ROUNDS):
-            hosts = {
-                host.name: host
+            unfinished = {
+                host: number
                 for host in self._hosts
-                if host.name not in self._failed and host.runnable_trials()
+                if (number := host.unfinished_round()) is not None
             }
-            if not hosts:
-                return
-            self._run_round(hosts, {name: self._request(host) for name, host in hosts.items()})
+            if unfinished:
+                self._run_round({host: host.begin(n, None) for host, n in unfinished.items()})
+            for _ in range(_ROUNDS):
+                hosts = [host for host in self._hosts if host.name not in self._failed]
+                requests = {host: self._request(host) for host in hosts if host.runnable_trials()}
+                if not requests:
+                    return
+                self._run_round(requests)
 
     def _request(self, host: HostRun) -> RoundRequest:
         last = self._folder.last_results().get(host.name)
@@ -251,11 +217,9 @@ class FleetCampaign:
         host.write_request(request, self._package.agent_sha256)
         return host.begin(number, request)
 
-    def _run_round(
-        self, hosts: Mapping[str, HostRun], requests: Mapping[str, RoundRequest]
-    ) -> None:
+    def _run_round(self, asked: Mapping[HostRun, RoundRequest]) -> None:
         """Run one round. Ansible is followed in a thread, so that frames are received meanwhile."""
-        this = _Round(hosts, requests, time.monotonic())
+        requests, began = {host.name: request for host, request in asked.items()}, time.monotonic()
         self._ended.clear()
         interrupted, results = False, Future[Results]()
         with ThreadPoolExecutor(2) as pool:
@@ -263,28 +227,31 @@ class FleetCampaign:
             try:
                 results = pool.submit(running.follow, self._events.put)
                 try:
-                    self._receive_until_done(results, hosts)
+                    self._receive_until_done(results, asked)
                 except KeyboardInterrupt:
                     interrupted = True
-                    self._stop(this, results, pool)
+                    self._stop(asked, results, pool)
             finally:
                 running.end()
-                self._record(
-                    this,
-                    results.result() if results.done() and not results.exception() else {},
-                    interrupted,
-                )
+                is_whole = results.done() and not results.exception()
+                known = results.result() if is_whole else {}
+                for host, request in asked.items():
+                    outcome, reason = self._end(host, known.get(host.name), interrupted)
+                    name, number = host.name, request.round
+                    self._folder.add(round_result(name, number, outcome, reason, began))
+                    if outcome not in ("done", "incomplete"):
+                        self._failed.add(name)
         if interrupted:
             raise KeyboardInterrupt
         results.result()
 
     def _receive_until_done(
-        self, results: Future[Results], hosts: Mapping[str, HostRun], until: float = math.inf
+        self, results: Future[Results], hosts: Iterable[HostRun], until: float = math.inf
     ) -> None:
         while not results.done() and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
             self._handle_events()
-            for host in hosts.values():
+            for host in hosts:
                 host.receive()
         self._handle_events()
 
@@ -298,47 +265,41 @@ class FleetCampaign:
             elif event.task == _LAST_TASK:
                 self._ended.add(event.host)
 
-    def _stop(self, this: _Round, results: Future[Results], pool: ThreadPoolExecutor) -> None:
+    def _stop(
+        self,
+        asked: Mapping[HostRun, RoundRequest],
+        results: Future[Results],
+        pool: ThreadPoolExecutor,
+    ) -> None:
         until = time.monotonic() + STOP_SECONDS
-        requests = {name: this.requests[name] for name in this.hosts if name not in self._ended}
+        requests = {host.name: one for host, one in asked.items() if host.name not in self._ended}
         if not requests:  # a request to stop would leave a directory on the host
-            self._receive_until_done(results, this.hosts, until)
+            self._receive_until_done(results, asked, until)
             return
         for name in requests:
             self._listener(name, {"event": "step", "text": "stopping the current trial"})
         stopping = self._playbook.begin("stop", requests)
         try:
             pool.submit(stopping.follow)
-            self._receive_until_done(results, this.hosts, until)
+            self._receive_until_done(results, asked, until)
         finally:
             stopping.end()
 
-    def _record(self, this: _Round, results: Results, interrupted: bool) -> None:
-        """Record each host's result. A host whose round failed gets no further request."""
-        for name, host in this.hosts.items():
-            host.receive()
-            outcome, reason = _outcome(host, results.get(name))
-            agent_end = reason or self._agent_output.get(name) or "its agent ended"
-            host.end(None if outcome == "lost" else agent_end)
-            if outcome == "done" and host.remaining():
-                outcome, reason = (
-                    ("interrupted", "stopped by the user")
-                    if interrupted
-                    else ("incomplete", agent_end)
-                )
-            self._folder.add(
-                round_result(name, this.requests[name].round, outcome, reason, this.began)
+    def _end(self, host: HostRun, result: HostResult | None, interrupted: bool) -> tuple[str, str]:
+        """End a host's round; return its outcome and the reason."""
+        host.receive()
+        outcome, reason = "done", ""
+        if host.refusal is not None:
+            outcome, reason = "refused", host.refusal.message
+        elif result is None:
+            outcome, reason = "lost", "pagecage ended before all frames were fetched"
+        elif event := result.stopped_by:
+            never_began = event.outcome == "failed" and event.task != _FOLLOW_TASK
+            outcome, reason = "refused" if never_began else "lost", event.message
+        agent_end = reason or self._agent_output.get(host.name) or "its agent ended"
+        host.end(None if outcome == "lost" else agent_end)
+        if outcome == "done" and host.remaining():
+            return (
+                ("interrupted", "stopped by the user") if interrupted else ("incomplete", agent_end)
             )
-            if outcome not in ("done", "incomplete"):
-                self._failed.add(name)
-
-
-def _outcome(host: HostRun, result: HostResult | None) -> tuple[str, str]:
-    if host.refusal is not None:
-        return "refused", host.refusal.message
-    if result is None:
-        return "lost", "pagecage ended before all frames were fetched"
-    if result.stopped_by is None:
-        return "done", ""
-    never_began = result.stopped_by.outcome == "failed" and result.stopped_by.task != _FOLLOW_TASK
-    return "refused" if never_began else "lost", result.stopped_by.message
+        return outcome, reason

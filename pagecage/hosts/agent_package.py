@@ -40,12 +40,10 @@ class Architecture:
 
     @property
     def is_native(self) -> bool:
-        """True if this machine runs programs of the architecture itself."""
         return self.machine == platform.machine()
 
     @property
     def qemu(self) -> str:
-        """The QEMU that runs a guest of the architecture."""
         return f"qemu-system-{self.machine}"
 
 
@@ -64,7 +62,6 @@ ARCHITECTURES = {known.machine: known for known in _KNOWN}
 
 
 def target_machine() -> str:
-    """Return the kernel's name of the hosts' architecture."""
     return os.environ.get(VARIABLE) or platform.machine()
 
 
@@ -78,12 +75,10 @@ def architecture(machine: str | None = None) -> Architecture:
 
 
 def is_foreign_target() -> bool:
-    """Return whether the architecture of the hosts is not this machine's."""
     return target_machine() != platform.machine()
 
 
 def require_native_target() -> None:
-    """Raise HostError if the architecture of the hosts is not this machine's."""
     if is_foreign_target():
         raise HostError(
             f"{VARIABLE} is {target_machine()}, and this machine is {platform.machine()}",
@@ -118,7 +113,6 @@ class AgentPackage:
 
     @property
     def sha256(self) -> str:
-        """A hash of the agent and all programs."""
         digest = hashlib.sha256(self.agent_sha256.encode())
         for program in self.programs:
             digest.update(f"\0{program.name}\0".encode() + program.read_bytes())
@@ -143,14 +137,13 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
         compiled = {path.name for path in package.volume_files}
         missing += [name for name in (PLUGIN, FUSE_PROGRAM) if name not in compiled]
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        if IS_INSTALLED and set(missing) - set(_BUILT_FOR):
+        verb, is_usual = "is" if len(missing) == 1 else "are", set(missing) - set(_BUILT_FOR)
+        if IS_INSTALLED and is_usual:
             machine = target_machine()
             raise HostError(
                 f"{', '.join(missing)} {verb} not in this package for {machine}",
                 f"install a wheel that was made with Rust's standard library for {machine}",
             )
-        is_usual = set(missing) - set(_BUILT_FOR)
         hint = "make build" if is_usual else f"make setup {_BUILT_FOR[missing[0]]}"
         raise HostError(f"{', '.join(missing)} {verb} not built", hint)
 
@@ -183,21 +176,16 @@ def push_agent_package(host: CopyTarget, package: AgentPackage) -> None:
 
 
 def agent_path(spool_dir: str) -> str:
-    """Return the path of the agent on the host."""
     return f"{spool_dir}/agent.pyz"
 
 
 def agent_argv(spool_dir: str) -> list[str]:
-    """Return the command that starts the agent on the host."""
     return ["python3", agent_path(spool_dir), "run"]
 
 
 def agent_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
-    """Return the agent's zipapp, which needs only Python 3.11 or newer."""
     paths = [package_dir / part for part in _PARTS]
-    sources = (
-        source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path])
-    )
+    sources = (file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
     return zipapp_bytes(_MAIN, sources, package_dir)
 
 
@@ -216,10 +204,7 @@ def zipapp_bytes(
 
 
 def make_agent_package(top: Path) -> AgentPackage:
-    """Write the agent and return it with the workloads of `top`, which may be missing.
-
-    Raises HostError if the folder of built files cannot be written.
-    """
+    """Write the agent, and return it with the workloads that are compiled. Raises HostError."""
     built = top / "build" / (architecture().machine if is_foreign_target() else "host")
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
@@ -231,15 +216,10 @@ def make_agent_package(top: Path) -> AgentPackage:
         except OSError as error:
             reason = f"{agent} cannot be written: {error.strerror}"
             raise HostError(reason, f"ls -ld {agent.parent}") from None
-    plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
-    server = built / "lib" / FUSE_PROGRAM
-    return AgentPackage(
-        agent,
-        programs,
-        hashlib.sha256(content).hexdigest(),
-        plugin if plugin.exists() else None,
-        server if server.exists() else None,
-    )
+    # nbdkit runs here, beside QEMU.
+    servers = (top / "build/host/lib" / PLUGIN, built / "lib" / FUSE_PROGRAM)
+    plugin, server = (path if path.exists() else None for path in servers)
+    return AgentPackage(agent, programs, hashlib.sha256(content).hexdigest(), plugin, server)
 
 
 def module_files(entry: str, package_dir: Path = PACKAGE_DIR) -> dict[str, Path]:
@@ -276,14 +256,8 @@ sys.exit(main(sys.argv[1:]))
 """.encode()
 
 
-def verify_sources(package_dir: Path = PACKAGE_DIR) -> dict[str, Path]:
-    """Return the modules in the file, by name."""
-    return module_files(ENTRY, package_dir)
-
-
 def verify_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
-    """Return the file."""
-    sources = verify_sources(package_dir).values()
+    sources = module_files(ENTRY, package_dir).values()
     return zipapp_bytes(_VERIFY_MAIN, sources, package_dir, _FIRST_LINE)
 
 

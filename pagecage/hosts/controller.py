@@ -23,7 +23,6 @@ from pagecage.units import format_bytes
 
 
 def require_tools(*names: str) -> None:
-    """Raise HostError naming the programs that are not installed."""
     missing = [name for name in names if find_tool(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import mmap
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from tempfile import gettempdir
 
 from pagecage.agent.facts import is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import user_of_machine
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
-from pagecage.hosts.disk_speed import ASSUMED, disk_speed
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.linux import procfs
 from pagecage.linux.systemd import runtime_dir
@@ -22,8 +26,9 @@ from pagecage.model.cage import DATA_DISK
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages
-from pagecage.planning.size import DiskSpeed
-from pagecage.units import MIB, format_bytes
+from pagecage.planning.size import WINDOW_BYTES, DiskSpeed
+from pagecage.units import BLOCK_BYTES, MIB, format_bytes
+from pagecage.whole_files import write_whole
 
 _SPARE_BYTES = 512 * MIB  # the file system's own, and more than a dataset must leave free
 
@@ -44,11 +49,9 @@ class LocalHost:
 
     @property
     def user(self) -> bool:
-        """True if the user's own systemd creates units: for everyone but root."""
         return os.getuid() != 0
 
     def missed_for_limits(self) -> list[MissedRequirement]:
-        """Return what this machine lacks to hold limits."""
         return check_limits(self.facts())
 
     def default_driver(self) -> str | None:
@@ -56,11 +59,9 @@ class LocalHost:
         return default_driver(self.facts())
 
     def facts(self) -> Row:
-        """Return the facts of this machine."""
         return read_facts(Path(self.data_dir), self.user, self.disks)
 
     def is_emulated(self, progress: Progress) -> bool:
-        """Return whether this machine is a guest without hardware virtualisation."""
         return is_emulated(self.facts())
 
     def disk_speed(self) -> DiskSpeed:
@@ -101,7 +102,6 @@ class LocalHost:
             )
 
     def require_free_space(self, data_bytes: int) -> None:
-        """Raise PagecageError without room for data of this size; existing data count as room."""
         folder = Path(self.data_dir)
         held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
         held_bytes = sum(path.lstat().st_size for path in held if path.is_file())
@@ -114,12 +114,9 @@ class LocalHost:
             )
 
     def start(self) -> MachineState:
-        """Return the machine state; the machine is running already."""
         return MachineState(None, None, self.is_emulated(lambda _: None), {})
 
-    def restart(self) -> MachineState:
-        """Return the machine state; there is no saved state to restore."""
-        return self.start()
+    restart = start
 
     def install(self, package: AgentPackage) -> None:
         """Copy the agent, the workloads and the servers of simulated volumes to the spool."""
@@ -127,7 +124,6 @@ class LocalHost:
         self.push(package.volume_files, f"{self.spool_dir}/bin")
 
     def agent_command(self) -> list[str]:
-        """Return the command that runs the agent in the spool."""
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
@@ -140,9 +136,7 @@ class LocalHost:
         program = [sys.executable, "-I"] if argv[0] == "python3" else [argv[0]]
         return [*settings, *program, *argv[1:]]
 
-    def interactive(self, argv: Sequence[str]) -> list[str]:
-        """Return the same command, which inherits the terminal."""
-        return self.command(argv)
+    interactive = command
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files to the spool, which is in memory."""
@@ -162,15 +156,12 @@ class LocalHost:
             part.replace(Path(directory, source.name))
 
     def outer_sample(self) -> Row | None:
-        """Return None: this machine is not a guest."""
         return None
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Raise HostError: this machine is not a guest."""
         raise HostError("qemu-throttle works only in a guest started by pagecage", "use HOST=vm")
 
     def command_volume(self, command: Row, disk: str = DATA_DISK) -> Row:
-        """Raise HostError: the agent serves volumes of this machine itself."""
         raise HostError("this machine is not a guest started by pagecage", "use HOST=vm")
 
     def stop(self) -> None:
@@ -197,4 +188,79 @@ def _spool_dir(uid: int, runtime: Path) -> str:
     """
     if uid == 0:
         return "/dev/shm/pagecage"
-    return f"{runtime}/pagecage" if runtime.is_dir() else f"{gettempdir()}/pagecage-{uid}"
+    return f"{runtime}/pagecage" if runtime.is_dir() else f"{tempfile.gettempdir()}/pagecage-{uid}"
+
+
+ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
+"""The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
+_PROBED_BYTES = 128 * MIB
+_CHUNK_BYTES = MIB
+_MOST_SECONDS = 1.0  # per rate
+_MOST_READS = 200
+_STRIDE = 7919
+_FEWEST_BYTES = 16 * MIB
+
+
+def disk_speed(folder: Path, machine: str) -> DiskSpeed:
+    """Return the speed of the disk under a directory; ASSUMED if it takes no direct writes.
+
+    It is measured once per `machine`, a text that names disk and boot, and kept in the directory.
+    """
+    kept = folder / "disk-speed.json"
+    with suppress(OSError, ValueError, TypeError):
+        found = json.loads(kept.read_text())
+        if found.pop("machine") == machine:
+            return DiskSpeed(**found)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        speed = _probe(folder)
+    except OSError:
+        return ASSUMED
+    with suppress(OSError):
+        write_whole(kept, json.dumps({"machine": machine, **asdict(speed)}))
+    return speed
+
+
+def _probe(folder: Path) -> DiskSpeed:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".probe-") as file:
+        direct = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
+        try:
+            with mmap.mmap(-1, _CHUNK_BYTES) as buffer:
+                buffer.write(os.urandom(_CHUNK_BYTES))
+                write_rate = _bytes_per_second(lambda offset: os.pwritev(direct, [buffer], offset))
+            os.fsync(direct)
+            descriptor = file.fileno()
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            return DiskSpeed(
+                _bytes_per_second(lambda offset: len(os.pread(descriptor, _CHUNK_BYTES, offset))),
+                write_rate,
+                _read_seconds(file.fileno(), BLOCK_BYTES),
+                _read_seconds(file.fileno(), WINDOW_BYTES),
+            )
+        finally:
+            os.close(direct)
+
+
+def _bytes_per_second(step: Callable[[int], int]) -> float:
+    """Return the bytes per second of steps, each of which is given its offset."""
+    done, begin = 0, time.perf_counter()
+    while done < _PROBED_BYTES:
+        if not (moved := step(done)):
+            break
+        done += moved
+        if time.perf_counter() - begin > _MOST_SECONDS and done >= _FEWEST_BYTES:
+            break
+    return done / max(time.perf_counter() - begin, 1e-6)
+
+
+def _read_seconds(descriptor: int, size_bytes: int) -> float:
+    """Return the mean time of cold reads of this size through the page cache, out of order."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead besides
+    places = os.fstat(descriptor).st_size // WINDOW_BYTES
+    reads, begin = 0, time.perf_counter()
+    while reads < min(places, _MOST_READS) and time.perf_counter() - begin < _MOST_SECONDS:
+        # Multiples of a prime that does not divide the number of places visit each of them once.
+        os.pread(descriptor, size_bytes, reads * _STRIDE % places * WINDOW_BYTES)
+        reads += 1
+    return (time.perf_counter() - begin) / max(reads, 1)

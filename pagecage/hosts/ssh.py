@@ -16,10 +16,7 @@ from pagecage.process import PIPE, Process, dying_with_parent, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, its key, and the file with the host's key (ssh_config(5)).
-
-    `control_path` is the socket of a shared connection, if one is open.
-    """
+    """An account on a host, and its keys (ssh_config(5)). `control_path`: a shared connection."""
 
     address: str
     port: int
@@ -28,11 +25,6 @@ class SshTarget:
     known_hosts: Path
     host_key_alias: str
     control_path: Path | None = None
-
-
-def ssh_options(target: SshTarget) -> list[str]:
-    """Return all options of ssh except those of the shared connection."""
-    return [*ssh_settings(target), "-p", str(target.port)]
 
 
 def ssh_settings(target: SshTarget) -> list[str]:
@@ -56,24 +48,24 @@ def ssh_settings(target: SshTarget) -> list[str]:
         "ServerAliveInterval": "15",
         "ServerAliveCountMax": "4",
     }
-    options = ["-F", "none", "-i", str(target.identity)]
-    for name, value in settings.items():
-        options += ["-o", f"{name}={value}"]
-    return options
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    return ["-F", "none", "-i", str(target.identity), *options]
 
 
 def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> list[str]:
     """Return the local command that runs `argv` on the target; without `argv`, a login shell."""
-    options, shared = ssh_options(target), target.control_path
-    options += ["-S", str(shared)] if shared else []
-    account = f"{target.user}@{target.address}"
-    return ["ssh", *options, *(["-t"] * tty), account, *([shlex.join(argv)] if argv else [])]
+    options = ["-S", str(target.control_path)] if target.control_path else []
+    return _ssh(target, *options, *(["-t"] * tty), words=[shlex.join(argv)] if argv else [])
 
 
 def master_argv(target: SshTarget) -> list[str]:
     """Return the ssh that holds the shared connection open until this process ends."""
-    options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
-    return dying_with_parent(["ssh", *options, f"{target.user}@{target.address}"])
+    return dying_with_parent(_ssh(target, "-M", "-N", "-S", str(target.control_path)))
+
+
+def _ssh(target: SshTarget, *options: str, words: Sequence[str] = ()) -> list[str]:
+    port, account = ("-p", str(target.port)), f"{target.user}@{target.address}"
+    return ["ssh", *ssh_settings(target), *port, *options, account, *words]
 
 
 _IS_PRIVATE = (
@@ -117,10 +109,7 @@ CONNECT_SECONDS = 60.0
 
 
 class SharedConnection:
-    """An ssh process that holds a connection open.
-
-    It ends with close(), or with the process that started it.
-    """
+    """An ssh that holds a connection open until close(), or its context's or parent's end."""
 
     def __init__(
         self,
@@ -150,6 +139,17 @@ class SharedConnection:
                 self._master = self._spawn()
             time.sleep(0.005)
 
+    def __enter__(self) -> SshTarget:
+        try:
+            self.wait()
+        except BaseException:
+            self.close()
+            raise
+        return self.target
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _spawn(self) -> Process[bytes]:
         """Start ssh in its own session: Ctrl-C must not end it before the guest is cleaned up."""
         return spawn(master_argv(self.target), new_session=True)
@@ -168,4 +168,4 @@ def remove_stale_socket(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
         except FileNotFoundError:
-            return
+            pass

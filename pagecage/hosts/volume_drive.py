@@ -15,26 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from pagecage.agent.volume_server import (
-    FUSE_PROGRAM,
-    PLUGIN,
-    FuseLoop,
-    NbdClient,
-    VolumeServer,
-    path_latency_us,
-    require_nbdkit,
-)
+from pagecage.agent import volume_server
+from pagecage.agent.volume_server import FuseLoop, NbdClient, VolumeServer
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage, LatencyQuantiles
+from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import latency_at_size, mean_us_at_size, volume_model
 from pagecage.process import find_tool, run
 from pagecage.units import GIB, KIB, MIB
-
-VolumeModel = Mapping[str, Any]
-"""The model of a volume, or one of its parts, as its server reads it (volume_model())."""
-
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 FILE_BYTES = 4 * GIB
@@ -62,7 +51,7 @@ class DrivenVolume:
 
     server: VolumeServer
     words: Sequence[str]
-    path: Mapping[str, Any]
+    path: JsonView
 
 
 @dataclass(frozen=True)
@@ -114,12 +103,12 @@ class CreditsResult:
 def served_volume(programs: Path) -> Iterator[DrivenVolume]:
     """Serve an empty volume for the block. Raises HostError without fio or a way to serve it."""
     path: FuseLoop | NbdClient = FuseLoop()
-    name = FUSE_PROGRAM
+    name = volume_server.FUSE_PROGRAM
     try:
         path.require()
     except HostError:
-        require_nbdkit()
-        path, name = NbdClient(), PLUGIN
+        volume_server.require_nbdkit()
+        path, name = NbdClient(), volume_server.PLUGIN
     if find_tool("fio") is None:
         raise HostError("fio drives the volume, and is not installed", "apt-get install fio")
     if not (programs / name).exists():
@@ -138,7 +127,7 @@ def served_volume(programs: Path) -> Iterator[DrivenVolume]:
                 yield DrivenVolume(server, words, {"kind": "socket"})
             else:
                 node = path.attach(server, folder)
-                latency_us = path_latency_us(node, server.command)
+                latency_us = volume_server.path_latency_us(node, server.command)
                 words = ["--ioengine=libaio", "--direct=1", f"--filename={node}"]
                 yield DrivenVolume(server, words, {"kind": path.name, "latency_us": latency_us})
         finally:
@@ -146,7 +135,7 @@ def served_volume(programs: Path) -> Iterator[DrivenVolume]:
             server.end()
 
 
-def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) -> DriveResult:
+def drive(volume: DrivenVolume, model: JsonView, load: Load, seconds: float) -> DriveResult:
     """Drive a volume of this model with a load, and compare the result with the model."""
     server, path_us = volume.server, volume.path.get("latency_us", 0.0)
     server.command({"configure": {**model, "path_us": path_us}})
@@ -170,47 +159,40 @@ def drive(volume: DrivenVolume, model: VolumeModel, load: Load, seconds: float) 
     )
 
 
-def drive_credits(
-    volume: DrivenVolume, model: VolumeModel, seconds: float
-) -> Iterator[CreditsResult]:
+def drive_credits(volume: DrivenVolume, model: JsonView, seconds: float) -> Iterator[CreditsResult]:
     """Drain each bucket of a model in about `seconds`, alone, and let it refill for a second."""
-    for limit in model["limits"]:
-        if limit["credits"]:
-            yield _drain(volume, limit, seconds)
-
-
-def _drain(volume: DrivenVolume, limit: VolumeModel, seconds: float) -> CreditsResult:
     server = volume.server
-    burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
-    capacity = (burst - base) * seconds
-    credits_ = {"burst_per_second": burst, "capacity": capacity, "start": capacity}
-    alone = volume_model(Cage("", {}), 1) | {"limits": [{**limit, "credits": credits_}]}
-    is_bytes, name = limit["unit"] == "bytes", f"{limit['layer']} {_UNITS[limit['unit']]}"
-    pattern = "randwrite" if limit["scope"] == "write" else "randread"
-    load = Load(pattern, MIB if is_bytes else 4 * KIB, 32)
-    server.command({"configure": alone})
-    took, _ = _run_fio(volume, load, 1.5 * seconds)
-    time.sleep(_SETTLE_SECONDS)
-    first = server.command({"account": True})["pcvolume"]
-    time.sleep(1.0)
-    second = server.command({"account": True})["pcvolume"]
-    [before], [after] = first["limits"], second["limits"]
-    is_drained = len(before["changes"]) > 1  # the first is the rate at the start
-    refilled = (after["level"] - before["level"]) / (second["seconds"] - first["seconds"])
-    # The bucket was full until fio began, at a moment that the account does not show. But the use
-    # is burst * drain + base * (took - drain).
-    drained = (before["used"] - base * took) / (burst - base) if is_drained else None
-    return CreditsResult(name, burst, base, seconds, drained, refilled)
+    for limit in [one for one in model["limits"] if one["credits"]]:
+        burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
+        capacity = (burst - base) * seconds
+        credits_ = {"burst_per_second": burst, "capacity": capacity, "start": capacity}
+        alone = volume_model(Cage("", {}), 1) | {"limits": [{**limit, "credits": credits_}]}
+        pattern = "randwrite" if limit["scope"] == "write" else "randread"
+        load = Load(pattern, MIB if limit["unit"] == "bytes" else 4 * KIB, 32)
+        server.command({"configure": alone})
+        took, _ = _run_fio(volume, load, 1.5 * seconds)
+        time.sleep(_SETTLE_SECONDS)
+        first = server.command({"account": True})["pcvolume"]
+        time.sleep(1.0)
+        second = server.command({"account": True})["pcvolume"]
+        [before], [after] = first["limits"], second["limits"]
+        is_drained = len(before["changes"]) > 1  # the first is the rate at the start
+        refilled = (after["level"] - before["level"]) / (second["seconds"] - first["seconds"])
+        # The bucket was full until fio began, at a moment that the account does not show. But the
+        # use is burst * drain + base * (took - drain).
+        drained = (before["used"] - base * took) / (burst - base) if is_drained else None
+        yield CreditsResult(_name(limit), burst, base, seconds, drained, refilled)
 
 
 _SETTLE_SECONDS = 1.0
 """The last request may have left a debt, which is paid back before the level grows."""
-_UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
 
 
-def _run_fio(
-    volume: DrivenVolume, load: Load, seconds: float
-) -> tuple[float, list[Mapping[str, Any]]]:
+def _name(limit: JsonView) -> str:
+    return f"{limit['layer']} {'bandwidth' if limit['unit'] == 'bytes' else 'IOPS'}"
+
+
+def _run_fio(volume: DrivenVolume, load: Load, seconds: float) -> tuple[float, list[JsonView]]:
     points = ":".join(f"{point:g}" for point in PERCENTILES)
     settings = (
         f"--rw={load.pattern} --bs={load.block_bytes} --iodepth={load.depth} --size={FILE_BYTES}"
@@ -224,7 +206,7 @@ def _run_fio(
     return max(part["runtime"] for part in parts) / 1000, parts
 
 
-def expected_rate(model: VolumeModel, load: Load) -> tuple[float | None, str | None]:
+def expected_rate(model: JsonView, load: Load) -> tuple[float | None, str | None]:
     """Return the requests per second that a model allows, and the limit that decides.
 
     None if nothing limits the rate, or if reads and writes have limits apart: one direction then
@@ -238,8 +220,7 @@ def expected_rate(model: VolumeModel, load: Load) -> tuple[float | None, str | N
         share = 1.0 if scope == "both" else (scope in load.directions) / len(load.directions)
         cost = _cost(limit, model["accounting"], load)
         if share:
-            name = f"{limit['layer']} {_UNITS[limit['unit']]}"
-            found.append((limit["per_second"] / cost / share, name))
+            found.append((limit["per_second"] / cost / share, _name(limit)))
     sizes = [_latencies(model, name) for name in load.directions]
     if not all(sizes):
         return min(found, key=lambda pair: pair[0]) if found else (None, None)
@@ -263,11 +244,8 @@ def expected_rate(model: VolumeModel, load: Load) -> tuple[float | None, str | N
 _STEPS = 2000
 
 
-def _cost(limit: VolumeModel, accounting: VolumeModel, load: Load) -> float:
-    """Return the units of a limit that one request costs.
-
-    Sequential requests of a provider that merges cost their share of an I/O of its size.
-    """
+def _cost(limit: JsonView, accounting: JsonView, load: Load) -> float:
+    """Return the units of a limit that one request costs; merged ones cost a share of an I/O."""
     if limit["unit"] == "bytes":
         return float(load.block_bytes)
     size = accounting["io_size_bytes"]
@@ -278,5 +256,5 @@ def _cost(limit: VolumeModel, accounting: VolumeModel, load: Load) -> float:
     return float(-(-load.block_bytes // size))
 
 
-def _latencies(model: VolumeModel, direction: str) -> list[LatencyQuantiles]:
+def _latencies(model: JsonView, direction: str) -> list[LatencyQuantiles]:
     return [LatencyQuantiles(**one) for one in model[f"{direction}_latency"]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -70,27 +71,22 @@ class MemoryLevel:
 
     @property
     def is_short(self) -> bool:
-        """True if any trial could not finish with so little memory."""
         return any(trial.is_short for trial in self.trials)
 
     @property
     def is_killed(self) -> bool:
-        """True if the OOM killer ended any trial."""
         return any(trial.is_killed for trial in self.trials)
 
     @property
     def times(self) -> list[float]:
-        """The times that count."""
         return [trial.seconds for trial in self.trials if trial.seconds is not None]
 
     @property
     def seconds(self) -> float | None:
-        """The median time; None without one that counts."""
         return median(self.times) if self.times else None
 
     @property
     def refaults(self) -> float | None:
-        """The median of the refaults, in pages; None without any that count."""
         counted = [trial.refaults for trial in self.trials if trial.refaults is not None]
         return median(counted) if counted else None
 
@@ -118,7 +114,6 @@ class MeasuredLevels:
 
     @property
     def page_bytes(self) -> int:
-        """The size of the pages of the host's kernel."""
         return max((trial.page_bytes for trial in self.reference.trials), default=LEAST_PAGE_BYTES)
 
     @property
@@ -134,7 +129,6 @@ class MeasuredLevels:
 
     @property
     def noise(self) -> float:
-        """The spread of the reference's times, as a share of their median."""
         times = self.reference.times
         return (max(times) - min(times)) / median(times) if times and median(times) else 0.0
 
@@ -147,7 +141,6 @@ class MeasuredLevels:
         return max(counted, default=0.0) + max(LEAST_REFAULTS, REFAULT_SHARE * read)
 
     def slowdown(self, level: MemoryLevel) -> float | None:
-        """Return how much longer a level takes than the reference, as a share."""
         seconds, whole = level.seconds, self.reference.seconds
         return None if seconds is None or not whole else seconds / whole - 1
 
@@ -207,32 +200,19 @@ def _next_level(
         for level in measured.levels
         if level.limit_bytes in places
     }
-    enough, short = _bracket(states)
-    if short is not None and states[short] == "unknown":
+    # The first level that lacks memory, and the one above it. Place 0, all that is used, is enough.
+    short = min((place for place, state in states.items() if state != "enough"), default=None)
+    enough = max((place for place in states if short is None or place < short), default=0)
+    if short is not None:
+        is_over = states[short] == "unknown" or short - enough <= 1
+        return None if is_over else values[(enough + short) // 2]
+    if enough == len(values) - 1:
         return None
-    if short is None:
-        if enough == len(values) - 1:
-            return None
-        below = (n for n, value in enumerate(values) if value * STEP <= values[enough])
-        return values[next(below, len(values) - 1)]
-    return values[(enough + short) // 2] if short - enough > 1 else None
-
-
-def _bracket(states: Mapping[int, State]) -> tuple[int, int | None]:
-    """Return the least level with enough memory, and the next one that lacks it.
-
-    All levels above the first have enough as well. Place 0 is the memory in use, which is enough.
-    """
-    enough = 0
-    for place in sorted(states):
-        if states[place] != "enough":
-            return enough, place
-        enough = place
-    return enough, None
+    below = (n for n, value in enumerate(values) if value * STEP <= values[enough])
+    return values[next(below, len(values) - 1)]
 
 
 def most_levels(rule: SearchRule, used_bytes: int) -> int:
-    """Return the most levels that a search measures below the reference."""
     steps = len(grid(rule, used_bytes))
     halvings = math.ceil(math.log(max(2, used_bytes / rule.floor_bytes), STEP))
     gap = min(steps, math.ceil(math.log(STEP) / math.log1p(rule.precision)) + 1)
@@ -279,7 +259,6 @@ class MemoryAnswer:
     page_bytes: int = LEAST_PAGE_BYTES
 
     def need(self, criterion: Criterion) -> MemoryNeed | None:
-        """Return the need by one criterion; None if it cannot be told."""
         return next((need for need in self.needs if need.criterion == criterion), None)
 
 
@@ -289,18 +268,12 @@ def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None
     if not measured.is_usable or used is None:
         return None
     values = grid(rule, used, measured.page_bytes)
-    known = set(values)
-    levels = sorted(
-        (level for level in measured.levels if level.limit_bytes in known),
-        key=lambda level: -(level.limit_bytes or 0),
-    )
+    known = (level for level in measured.levels if level.limit_bytes in set(values))
+    levels = sorted(known, key=lambda level: -(level.limit_bytes or 0))
     criteria = CRITERIA if measured.reference.seconds is not None else ("refaults",)
     needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in criteria)
     is_complete = not any(
-        need.needed_bytes != values[-1]
-        if need.short_bytes is None
-        else any(need.short_bytes < value < need.needed_bytes for value in values)
-        for need in needs
+        (need.short_bytes or 0) < value < need.needed_bytes for need in needs for value in values
     )
     refaults = measured.reference.refaults or 0.0
     return MemoryAnswer(used, measured.noise, refaults, is_complete, needs, measured.page_bytes)
@@ -313,69 +286,31 @@ def _need(
     values: Sequence[int],
     criterion: Criterion,
 ) -> MemoryNeed:
+    sizes = [level.limit_bytes or 0 for level in levels]
     states = [measured.state(level, criterion, rule) for level in levels]
+    losses = [measured.slowdown(level) or 0.0 for level in levels]
     count = next((n for n, state in enumerate(states) if state != "enough"), len(states))
-    enough, below = levels[:count], levels[count:]
-    needed = enough[-1].limit_bytes if enough else values[0]
-    assert needed is not None
-    low, high = _certain_bounds(rule, measured, levels, values, criterion)
-    adjacent = [value for value in values if low < value < high]
+    below = levels[count:]
+    certain: list[bool | None] = []  # whether a level has enough; None within the noise
+    for level, state, loss in zip(levels, states, losses, strict=True):
+        is_timed = criterion == "time" and not level.is_short
+        is_noise = is_timed and abs(loss - rule.slowdown) <= measured.noise
+        certain.append(None if is_noise or state == "unknown" else state == "enough")
+    low = sizes[certain.index(False)] if False in certain else 0
+    certain_count = len([*itertools.takewhile(bool, certain)])
+    high = sizes[certain_count - 1] if certain_count else values[0]
     return MemoryNeed(
         criterion=criterion,
-        needed_bytes=needed,
+        needed_bytes=sizes[count - 1] if count else values[0],
         short_bytes=below[0].limit_bytes if below else None,
         low_bytes=low,
         high_bytes=high,
-        slowdown=(measured.slowdown(enough[-1]) or 0.0) if enough else 0.0,
-        is_certain=not adjacent,
+        slowdown=losses[count - 1] if count else 0.0,
+        is_certain=not any(low < value < high for value in values),
         is_killed_below=bool(below) and below[0].is_killed,
-        is_unknown_below=count < len(states) and states[count] == "unknown",
-        again_bytes=tuple(
-            level.limit_bytes
-            for level, state in zip(below, states[count:], strict=True)
-            if state == "enough" and level.limit_bytes is not None
-        ),
+        is_unknown_below=bool(below) and states[count] == "unknown",
+        again_bytes=tuple(sizes[n] for n in range(count, len(sizes)) if states[n] == "enough"),
     )
-
-
-def _certain_bounds(
-    rule: SearchRule,
-    measured: MeasuredLevels,
-    levels: Sequence[MemoryLevel],
-    values: Sequence[int],
-    criterion: Criterion,
-) -> tuple[int, int]:
-    """Return the largest level that certainly lacks memory, and the least that has enough.
-
-    The second is the least above which all levels certainly have enough. Without a level that
-    lacks memory the first is 0.
-    """
-    high, low = values[0], 0
-    certain = [_certainty(rule, measured, level, criterion) for level in levels]
-    for level, is_enough in zip(levels, certain, strict=True):
-        if is_enough is not True:
-            break
-        high = level.limit_bytes or high
-    for level, is_enough in zip(levels, certain, strict=True):
-        if is_enough is False:
-            low = level.limit_bytes or low
-            break
-    return low, high
-
-
-def _certainty(
-    rule: SearchRule, measured: MeasuredLevels, level: MemoryLevel, criterion: Criterion
-) -> bool | None:
-    """Return whether a level has enough memory beyond the noise; None within the noise."""
-    state = measured.state(level, criterion, rule)
-    if state == "unknown":
-        return None
-    if criterion == "refaults" or level.is_short:
-        return state == "enough"
-    excess = measured.slowdown(level) or 0.0
-    if abs(excess - rule.slowdown) <= measured.noise:
-        return None
-    return state == "enough"
 
 
 _NEGLIGIBLE = 0.0005
@@ -393,8 +328,18 @@ def sentences(answer: MemoryAnswer, rule: SearchRule, *, has_swap: bool) -> Iter
         yield _needed(answer, time, has_swap=has_swap)
     if refaults is not None:
         yield _working_set(answer, refaults)
-    if time is not None:
-        yield from _noise(answer, time, rule)
+    if time is not None and answer.noise > rule.slowdown:
+        yield (
+            f"The times with all of the memory differ by {_percent(answer.noise)}, so that a loss"
+            f" of {_percent(rule.slowdown)} cannot be seen: only a larger one counted. More"
+            " --repeats or a quieter host help."
+        )
+    elif time is not None and not time.is_certain:
+        low, high = format_bytes(time.low_bytes or rule.floor_bytes), format_bytes(time.high_bytes)
+        yield (
+            f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
+            f" {low} and {high}."
+        )
     for need in answer.needs:
         if need.is_unknown_below and need.short_bytes is not None:
             size = format_bytes(need.short_bytes)
@@ -410,7 +355,6 @@ def sentences(answer: MemoryAnswer, rule: SearchRule, *, has_swap: bool) -> Iter
 
 
 def no_answer(killed: bool) -> str:
-    """Return the sentence for a search whose reference has no figures."""
     if killed:
         return (
             "The OOM killer ended the program with all of the cage's memory: it needs more than"
@@ -460,21 +404,6 @@ def _working_set(answer: MemoryAnswer, need: MemoryNeed) -> str:
         return f"{before}Working set: at most {size}, the least that was tried."
     more = "more refaults than that" if answer.refaults else "refaults"
     return f"{before}Working set (no {more}): {size}; {_below(need)}."
-
-
-def _noise(answer: MemoryAnswer, need: MemoryNeed, rule: SearchRule) -> Iterator[str]:
-    if answer.noise > rule.slowdown:
-        yield (
-            f"The times with all of the memory differ by {_percent(answer.noise)}, so that a loss"
-            f" of {_percent(rule.slowdown)} cannot be seen: only a larger one counted. More"
-            " --repeats or a quieter host help."
-        )
-    elif not need.is_certain:
-        low, high = format_bytes(need.low_bytes or rule.floor_bytes), format_bytes(need.high_bytes)
-        yield (
-            f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
-            f" {low} and {high}."
-        )
 
 
 def _percent(share: float) -> str:

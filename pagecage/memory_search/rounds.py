@@ -9,20 +9,12 @@ from __future__ import annotations
 
 import copy
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from pagecage.memory_search.need import (
-    LevelRequest,
-    MeasuredLevels,
-    MemoryAnswer,
-    MemoryLevel,
-    MemoryTrial,
-    SearchRule,
-    answer_of,
-    next_round,
-)
+from pagecage.memory_search import need
+from pagecage.memory_search.need import LevelRequest, MeasuredLevels, MemoryTrial, SearchRule
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record
 from pagecage.model.run_files import Document
 from pagecage.units import exact_size
@@ -37,11 +29,9 @@ GIVE_UP = 5
 """A level is given up as too small after this multiple of the reference's time."""
 LEAST_GIVE_UP_SECONDS = 5.0
 _REFAULTS = ("workingset_refault_file", "workingset_refault_anon")
-TrialJson = dict[str, Any]
 
 
 def rule_of(document: Document) -> SearchRule | None:
-    """Return the rule of plan.json; None if the run is no search for memory."""
     found = document.get(KEY)
     return SearchRule(**found["rule"]) if found else None
 
@@ -55,10 +45,10 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
     rule = rule_of(document)
     if rule is None:
         return document
-    trials: list[TrialJson] = list(document["trials"])
+    trials: list[Json] = list(document["trials"])
     response, number = document["definition"]["response"], 0
     while measured := _measured(trials, last, response, judge):
-        if not (requests := next_round(rule, measured)):
+        if not (requests := need.next_round(rule, measured)):
             trials += _second_opinion(document, trials, measured)
             break
         number += 1
@@ -76,30 +66,26 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
 
 def answer_of_run(
     document: Document, last: Mapping[str, Record], judge: Judge
-) -> MemoryAnswer | None:
+) -> need.MemoryAnswer | None:
     """Return the answer of a search, from plan.json with its rounds; None without one yet."""
     rule = rule_of(document)
     measured = measured_levels(document, last, judge)
-    return answer_of(rule, measured) if rule and measured else None
+    return need.answer_of(rule, measured) if rule and measured else None
 
 
 def measured_levels(
     document: Document, last: Mapping[str, Record], judge: Judge
 ) -> MeasuredLevels | None:
-    """Return what the records show so far; None before the reference has a record."""
-    trials = [trial for trial in document["trials"] if _has_result(trial, last)]
+    final = {trial_id for trial_id, record in last.items() if record.is_final}
+    trials = [trial for trial in document["trials"] if trial["trial_id"] in final]
     return _measured(trials, last, document["definition"]["response"], judge)
-
-
-def _has_result(trial: Document, last: Mapping[str, Record]) -> bool:
-    record = last.get(trial["trial_id"])
-    return record is not None and record.is_final
 
 
 def _measured(
     trials: Sequence[Document], last: Mapping[str, Record], response: str, judge: Judge
 ) -> MeasuredLevels | None:
-    if not trials or not all(_has_result(trial, last) for trial in trials):
+    final = {trial_id for trial_id, record in last.items() if record.is_final}
+    if not trials or not final.issuperset(trial["trial_id"] for trial in trials):
         return None
     groups: dict[str, list[Document]] = defaultdict(list)
     for trial in trials:
@@ -109,12 +95,11 @@ def _measured(
     for group in groups.values():
         records = [last[trial["trial_id"]] for trial in group]
         figures = tuple(figures_of(record, response, judge(record)) for record in records)
-        levels.append(MemoryLevel(group[0]["cage"]["properties"].get("MemoryMax"), figures))
+        levels.append(need.MemoryLevel(group[0]["cage"]["properties"].get("MemoryMax"), figures))
     return MeasuredLevels(levels[0], tuple(levels[1:]))
 
 
 def figures_of(record: Record, response: str, verdicts: Verdicts) -> MemoryTrial:
-    """Return the figures of one trial by which the search judges its level."""
     is_proven = all(reason.startswith("host not quiet") for reason in verdicts.reasons)
     is_killed = bool(final_counter(record, "memory.events", "oom_kill"))
     is_cut = record.outcome == "timed_out" and verdicts.excluded
@@ -133,7 +118,6 @@ def figures_of(record: Record, response: str, verdicts: Verdicts) -> MemoryTrial
 
 
 def refaults_of(record: Record) -> float | None:
-    """Return the pages that were read again or swapped in again in the measured part."""
     counts = [difference(record, "cgroup", "memory.stat", key) for key in _REFAULTS]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
@@ -141,14 +125,12 @@ def refaults_of(record: Record) -> float | None:
 
 def _round(
     document: Document,
-    trials: Sequence[TrialJson],
+    trials: Sequence[Json],
     requests: Sequence[LevelRequest],
     measured: MeasuredLevels,
     number: int,
-) -> Iterator[TrialJson]:
-    counts: dict[str, int] = defaultdict(int)
-    for trial in trials:
-        counts[trial["treatment"][FACTOR]] += 1
+) -> Iterator[Json]:
+    counts = Counter(trial["treatment"][FACTOR] for trial in trials)
     made = []
     for request in requests:
         name = _level_name(document, request.limit_bytes)
@@ -161,13 +143,12 @@ def _round(
 
 
 def _second_opinion(
-    document: Document, trials: Sequence[TrialJson], measured: MeasuredLevels
-) -> Iterator[TrialJson]:
-    if not document[KEY].get("has_second_opinion") or not measured.is_usable:
+    document: Document, trials: Sequence[Json], measured: MeasuredLevels
+) -> Iterator[Json]:
+    is_there = any(trial["trial_id"] == SECOND_OPINION for trial in trials)
+    if is_there or not document[KEY].get("has_second_opinion") or not measured.is_usable:
         return
-    if any(trial["trial_id"] == SECOND_OPINION for trial in trials):
-        return
-    trial: TrialJson = copy.deepcopy(document["trials"][0])
+    trial: Json = copy.deepcopy(document["trials"][0])
     trial |= {
         "trial_id": SECOND_OPINION,
         "treatment": {FACTOR: f"{_level_name(document, None)}, watched by DAMON"},
@@ -185,9 +166,9 @@ def _level_name(document: Document, limit_bytes: int | None) -> str:
 
 def _trial(
     document: Document, limit_bytes: int | None, name: str, repeat: int, measured: MeasuredLevels
-) -> TrialJson:
+) -> Json:
     """Return the reference's trial with another MemoryMax, and less time before it is given up."""
-    trial: TrialJson = copy.deepcopy(document["trials"][0])
+    trial: Json = copy.deepcopy(document["trials"][0])
     id_ = "reference" if limit_bytes is None else f"{limit_bytes // 1024}k"
     trial |= {"trial_id": f"r{repeat}_{id_}", "repeat": repeat, "treatment": {FACTOR: name}}
     if limit_bytes is None:

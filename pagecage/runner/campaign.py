@@ -17,8 +17,7 @@ from pagecage.model.json_codec import JsonView
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
-from pagecage.runner.frame_receiver import FrameReceiver
-from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.resource_needs import (
     check_memory_floor,
     resource_needs,
@@ -148,24 +147,18 @@ class Campaign:
         finished = sum(last.is_final for last in folder.last_attempts().values())
         return RunSummary(finished, len(folder.remaining(plan)))
 
-    def _has_used_stdio(self, trial: Trial) -> bool:
-        """Return whether a replayed program has already used the terminal's input and output.
-
-        Such a trial has no result because another process read or dropped its files. It is not
-        repeated.
-        """
-        if trial.workload.command is None or not trial.workload.command.streams_output:
-            return False
-        last = self._folder.last_attempts().get(trial.trial_id)
-        return last is not None and last.outcome == "not_prepared" and last.is_measured
-
     def _next_trials(self) -> tuple[Trial, ...]:
-        most = {True: 1, False: ATTEMPTS}
-        trials = tuple(
-            trial
-            for trial in self._folder.remaining(self._plan)
-            if self._attempts[trial.trial_id] < most[self._has_used_stdio(trial)]
-        )
+        last_attempts = self._folder.last_attempts()
+
+        def most_attempts(trial: Trial) -> int:
+            """A replay that lost its files after it used the terminal is not repeated."""
+            command, last = trial.workload.command, last_attempts.get(trial.trial_id)
+            if command is None or not command.streams_output or last is None:
+                return ATTEMPTS
+            return 1 if last.outcome == "not_prepared" and last.is_measured else ATTEMPTS
+
+        remaining = self._folder.remaining(self._plan)
+        trials = tuple(t for t in remaining if self._attempts[t.trial_id] < most_attempts(t))
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)

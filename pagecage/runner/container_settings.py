@@ -55,35 +55,28 @@ class ContainerSettings:
         """Return these settings with those of the command line, `other`, which count more."""
         targets = {mount.target for mount in other.mounts}
         mounts = (mount for mount in self.mounts if mount.target not in targets)
-        return ContainerSettings(
-            self.entrypoint,
-            other.arguments or self.arguments,
-            self.environment + other.environment,
-            self.env_files + other.env_files,
-            (*mounts, *other.mounts),
-            tuple(sorted({*self.ports, *other.ports})),
-            self.directory,
-            self.user,
+        return replace(
+            self,
+            arguments=other.arguments or self.arguments,
+            environment=self.environment + other.environment,
+            env_files=self.env_files + other.env_files,
+            mounts=(*mounts, *other.mounts),
+            ports=tuple(sorted({*self.ports, *other.ports})),
         )
 
 
 def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -> BindMount:
-    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current)."""
     source, *rest = text.split(":")
     is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
     if not is_mount:
-        raise PagecageError(
-            f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container",
-            f"write it as {option} ./data:/data:ro",
-        )
+        reason = f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container"
+        raise PagecageError(reason, f"write it as {option} ./data:/data:ro")
     modes = rest[1].split(",") if len(rest) == 2 else []
     if unknown := [mode for mode in modes if mode not in (*_MODES, *_LABELS)]:
         raise PagecageError(f"{option}: there is no mode {unknown[0]!r}", "use ro or rw")
     if "/" not in source and source not in (".", ".."):
-        raise PagecageError(
-            f"{option}: {source!r} is a named volume, whose files the engine keeps",
-            f"name a directory: {option} ./{source}:{rest[0]}",
-        )
+        reason = f"{option}: {source!r} is a named volume, whose files the engine keeps"
+        raise PagecageError(reason, f"name a directory: {option} ./{source}:{rest[0]}")
     path = os.path.abspath((base or Path.cwd()) / Path(source).expanduser())  # noqa: PTH100 - without ".."
     if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
         raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
@@ -91,7 +84,6 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
 
 
 def parse_port(text: str, option: str = "--publish") -> int:
-    """Return the port of [[ADDRESS:]HOST:]CONTAINER."""
     match = _PORT.fullmatch(text)
     ports = [int(port) for port in match.groups() if port] if match else []
     if not ports or not all(1 <= port <= _LARGEST_PORT for port in ports):
@@ -110,27 +102,23 @@ def parse_variable(text: str, option: str = "--env") -> str:
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name) or "\0" in value:
         raise PagecageError(f"{option}: {text!r} is not NAME=VALUE", f"{option} LANG=C")
-    if equals:
-        return text
-    if name not in os.environ:
-        raise PagecageError(
-            f"{option}: the variable {name} is not set here", f"{option} {name}=VALUE"
-        )
-    return f"{name}={os.environ[name]}"
+    if not equals and name not in os.environ:
+        reason = f"{option}: the variable {name} is not set here"
+        raise PagecageError(reason, f"{option} {name}=VALUE")
+    return text if equals else f"{name}={os.environ[name]}"
 
 
 def env_file(name: str, option: str = "--env-file") -> Path:
     """Return the absolute path of a file of variables. Raises PagecageError if it is unreadable."""
-    path = Path(name).absolute()
+    path, quoted = Path(name).absolute(), shlex.quote(name)
     try:
         path.read_text()
     except UnicodeDecodeError:
-        raise PagecageError(f"{option}: {name} is not text", f"file {shlex.quote(name)}") from None
+        raise PagecageError(f"{option}: {name} is not text", f"file {quoted}") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a valid path"
-        raise PagecageError(
-            f"{option}: {name!r} cannot be read: {reason}", f"ls -l {shlex.quote(name)}"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is not a valid path"
+        reason = f"{option}: {name!r} cannot be read: {why}"
+        raise PagecageError(reason, f"ls -l {quoted}") from None
     return path
 
 
@@ -143,10 +131,8 @@ def variable_of(entry: str) -> Variable:
             "put the value into a file, and mount it: --volume",
         )
     if len(value.encode()) > _MOST_VALUE_BYTES:
-        raise PagecageError(
-            f"the value of {name} is longer than {_MOST_VALUE_BYTES} bytes",
-            "put it into a file, and mount it: --volume",
-        )
+        reason = f"the value of {name} is longer than {_MOST_VALUE_BYTES} bytes"
+        raise PagecageError(reason, "put it into a file, and mount it: --volume")
     return Variable(name, value)
 
 
@@ -171,10 +157,8 @@ def with_values(plan: Plan) -> Plan:
         if one.variable_value is not None:
             return one
         if one.name not in os.environ:
-            raise PagecageError(
-                f"the value of the variable {one.name} was not recorded with {plan.run_id}",
-                f"export {one.name}=VALUE, and repeat the command",
-            )
+            reason = f"the value of the variable {one.name} was not recorded with {plan.run_id}"
+            raise PagecageError(reason, f"export {one.name}=VALUE, and repeat the command")
         return Variable(one.name, os.environ[one.name])
 
     trials = []
@@ -219,14 +203,10 @@ def read_compose(file: str, service: str | None) -> ComposedContainer:
     imported = _limits(document, name, file)
     notes: list[str] = list(found.notes)
     mounts = (parse_mount(volume.text, "volumes", path.parent) for volume in found.volumes)
+    variables = tuple(_variables(found, path.parent, notes))
     settings = ContainerSettings(
-        entrypoint=found.entrypoint,
-        arguments=found.command,
-        environment=tuple(_variables(found, path.parent, notes)),
-        mounts=tuple(mounts),
-        ports=found.ports,
-        directory=found.directory,
-        user=found.user,
+        *(found.entrypoint, found.command, variables, (), tuple(mounts)),
+        *(found.ports, found.directory, found.user),
     )
     cage = cage_of_tables(CAGE, imported.cage()) if imported.limits else None
     lost = tuple(f"{item.what}: {item.reason}" for item in imported.unsupported)
@@ -240,9 +220,8 @@ def _limits(document: Document, name: str, file: str) -> ImportResult:
         hint = f"pagecage cage import {file} --pick {name} shows the limits"
         raise PagecageError(f"{file}: {error.message}", hint) from None
     except (ValueError, ArithmeticError, TypeError, LookupError):
-        raise PagecageError(
-            f"{file}: a limit of service {name} is not a number", f"pagecage cage import {file}"
-        ) from None
+        reason = f"{file}: a limit of service {name} is not a number"
+        raise PagecageError(reason, f"pagecage cage import {file}") from None
 
 
 def _variables(found: ComposeService, folder: Path, notes: list[str]) -> Iterator[str]:

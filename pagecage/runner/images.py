@@ -50,20 +50,12 @@ class ImageConfig:
 def image_config(
     image_id: str, platform_of: JsonView, config: JsonView, layer_bytes: int
 ) -> ImageConfig:
-    """Return the configuration of an engine's or an archive's JSON data. Raises ValueError."""
-    lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
-    if not all(
-        isinstance(words, list) and all(isinstance(w, str) for w in words) for words in lists
-    ):
+    first, default = lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
+    if not all(isinstance(one, list) and all(isinstance(w, str) for w in one) for one in lists):
         raise ValueError("Entrypoint and Cmd are not lists of words")
-    return ImageConfig(
-        DIGEST + image_id.removeprefix(DIGEST),
-        str(platform_of.get("architecture") or ""),
-        str(platform_of.get("os") or ""),
-        tuple(lists[0]),
-        tuple(lists[1]),
-        layer_bytes,
-    )
+    image_id = DIGEST + image_id.removeprefix(DIGEST)
+    machine, system = (str(platform_of.get(key) or "") for key in ("architecture", "os"))
+    return ImageConfig(image_id, machine, system, tuple(first), tuple(default), layer_bytes)
 
 
 def image_program(
@@ -83,7 +75,6 @@ def image_program(
 
 
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
-    """Raise PagecageError if the image is for another system or processor (the kernel's name)."""
     kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:
@@ -217,21 +208,18 @@ def _installed(engines: Sequence[str], name: str) -> list[str]:
             f"this machine has no {' or '.join(engines)} that could have the image {name!r}",
             f"where it is: docker save {shlex.quote(name)} -o image.tar; then --image image.tar",
         )
-    silent = {engine: reason for engine in installed if (reason := _why_silent(engine))}
-    if answering := [engine for engine in installed if engine not in silent]:
+    answering, reasons = [], []
+    for engine in installed:
+        done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
+        if done.ok and "Cannot connect" not in done.stderr:
+            answering.append(engine)
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reasons += [(lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")]
+    if answering:
         return answering
-    engine, reason = next(iter(silent.items()))
-    fix = "systemctl start docker" if engine == "docker" else "podman info"
-    message = f"{engine} does not answer: {reason}"
+    fix = "systemctl start docker" if installed[0] == "docker" else "podman info"
+    message = f"{installed[0]} does not answer: {reasons[0]}"
     raise HostError(message, f"{fix}, or name an archive by docker save")
-
-
-def _why_silent(engine: str) -> str | None:
-    done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
-    if done.ok and "Cannot connect" not in done.stderr:
-        return None
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return (lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")
 
 
 def _inspect(engine: str, name: str) -> FoundImage | None:
@@ -275,50 +263,28 @@ def container_files(
     config = found.config
     image = ImageSpec(found.name, config.image_id, config.architecture, config.layer_bytes)
     if host.name == "local":
-        image = replace(
-            image,
-            archive=str(found.archive) if found.engine is None else None,
-            mounts=tuple(mounts),
-            env_files=tuple(map(str, env_files)),
-        )
+        archive = None if found.engine else str(found.archive)
+        paths = tuple(map(str, env_files))
+        image = replace(image, archive=archive, mounts=tuple(mounts), env_files=paths)
         return ContainerFiles(image, (), str(Path.cwd()))
-    directory = f"{host.data_dir}/{FOLDER}"
-    archive = UploadedFile(
-        *(found.name, str(found.archive), f"{config.image_id.removeprefix(DIGEST)}.tar"),
-        found.archive_bytes,
-    )
-    volumes = [_volume(mount, n, directory) for n, mount in enumerate(mounts, 1)]
-    variables = [_copy(str(path), f"env-{n}") for n, path in enumerate(env_files, 1)]
-    image = replace(
-        image,
-        archive=f"{directory}/{archive.name}",
-        mounts=tuple(volume.mount for volume in volumes),
-        env_files=tuple(f"{directory}/{copy.name}" for copy in variables),
-    )
-    carried = (archive, *(volume.copy for volume in volumes), *variables)
-    return ContainerFiles(image, carried, directory, _restored(volumes, directory))
-
-
-@dataclass(frozen=True)
-class _Volume:
-    copy: UploadedFile
-    mount: BindMount
-
-
-def _volume(mount: BindMount, number: int, directory: str) -> _Volume:
-    """Return a volume; if the container may write to it, its copy is a restored one's original."""
-    name = f"volume-{number}"
-    if mount.is_read_only:
-        return _Volume(_copy(mount.source, name), replace(mount, source=f"{directory}/{name}"))
-    used = replace(mount, source=f"{directory}/{_RESTORED}/{DATA}/{name}")
-    return _Volume(_copy(mount.source, f"{_RESTORED}/{ORIGINAL}/{name}"), used)
-
-
-def _restored(volumes: Sequence[_Volume], directory: str) -> TrialData | None:
-    sizes = [volume.copy.size_bytes for volume in volumes if not volume.mount.is_read_only]
-    if not sizes:
-        return None
-    return TrialData(writes=True, size_bytes=sum(sizes), copied_to=f"{directory}/{_RESTORED}")
+    directory, name = f"{host.data_dir}/{FOLDER}", f"{config.image_id.removeprefix(DIGEST)}.tar"
+    carried = [UploadedFile(found.name, str(found.archive), name, found.archive_bytes)]
+    placed, written_bytes = [], 0
+    for number, mount in enumerate(mounts, 1):
+        copy = used = f"volume-{number}"
+        if not mount.is_read_only:  # the copy is the original, from which each trial's is restored
+            copy, used = f"{_RESTORED}/{ORIGINAL}/{copy}", f"{_RESTORED}/{DATA}/{copy}"
+        carried.append(_copy(mount.source, copy))
+        written_bytes += 0 if mount.is_read_only else carried[-1].size_bytes
+        placed.append(replace(mount, source=f"{directory}/{used}"))
+    carried += [_copy(str(path), f"env-{n}") for n, path in enumerate(env_files, 1)]
+    variables = tuple(f"{directory}/env-{n}" for n in range(1, len(env_files) + 1))
+    image = replace(image, archive=f"{directory}/{name}", mounts=tuple(placed), env_files=variables)
+    restored = None
+    if any(not mount.is_read_only for mount in mounts):
+        place = f"{directory}/{_RESTORED}"
+        restored = TrialData(writes=True, size_bytes=written_bytes, copied_to=place)
+    return ContainerFiles(image, tuple(carried), directory, restored)
 
 
 def _copy(source: str, name: str) -> UploadedFile:

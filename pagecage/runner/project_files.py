@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import SizedHost
+from pagecage.model.json_codec import Json
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.runner.uploads import (
     FOLDER,
@@ -22,39 +23,29 @@ from pagecage.runner.uploads import (
 )
 
 
-def place_files(
-    experiment: Experiment, host: SizedHost
-) -> tuple[Experiment, dict[str, Any] | None]:
+def place_files(experiment: Experiment, host: SizedHost) -> tuple[Experiment, Json | None]:
     """Return the experiment for a host, and the copies that its plan records; None without any."""
     project, copies = experiment.project, experiment.copies
     if project is None:
         return experiment, None
-    _check_programs(experiment, project)
-    if host.name == "vm" and copies:
-        uploads = _uploads(project, copies, experiment.name)
-        directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
-        placed = _placed(
-            experiment, uploads, directory, lambda one: _copied(one, uploads, directory, project)
-        )
-        return placed, {"carried": uploads_to_json(uploads), "directory": directory}
-    if copies and host.name != "local":
-        raise PagecageError(
-            f"{experiment.name} copies files of its project, which works with --host vm alone",
-            "run it with --host vm or local",
-        )
-    here = str(project) if host.name == "local" else None
-    return _placed(experiment, (), here, lambda one: _in_folder(one, here, copies)), None
-
-
-def _check_programs(experiment: Experiment, project: Path) -> None:
     tables = (level for levels in experiment.levels.values() for level in levels.values())
     for one in (experiment.workload, *(level.workload for level in tables if level.workload)):
         path = project / one.program
         if _speaks_handshake(one) and not (path.is_file() and os.access(path, os.X_OK)):
-            raise PagecageError(
-                f"{experiment.name}.toml: workload.program: {path} is not an executable file",
-                f"build it in {path.parent}; a script needs chmod +x",
-            )
+            reason = f"{experiment.name}.toml: workload.program: {path} is not an executable file"
+            raise PagecageError(reason, f"build it in {path.parent}; a script needs chmod +x")
+    if host.name == "vm" and copies:
+        uploads = _uploads(project, copies, experiment.name)
+        directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
+        place = partial(_copied, uploads=uploads, directory=directory, project=project)
+        placed = _placed(experiment, uploads, directory, place)
+        return placed, {"carried": uploads_to_json(uploads), "directory": directory}
+    if copies and host.name != "local":
+        reason = f"{experiment.name} copies files of its project, which works with --host vm alone"
+        raise PagecageError(reason, "run it with --host vm or local")
+    here = str(project) if host.name == "local" else None
+    place = partial(_in_folder, directory=here, copies=copies)
+    return _placed(experiment, (), here, place), None
 
 
 def _speaks_handshake(workload: Workload) -> bool:
@@ -64,10 +55,8 @@ def _speaks_handshake(workload: Workload) -> bool:
 def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[UploadedFile, ...]:
     for path in copies:
         if not (project / path).resolve().is_relative_to(project.resolve()):
-            raise PagecageError(
-                f"{name}.toml: copies: {path!r} is outside the project {project}",
-                "name a file or folder below it",
-            )
+            reason = f"{name}.toml: copies: {path!r} is outside the project {project}"
+            raise PagecageError(reason, "name a file or folder below it")
         if not (project / path).exists():
             raise PagecageError(
                 f"{name}.toml: copies: {path!r} does not exist in {project}", f"ls {project}"
@@ -82,7 +71,6 @@ def _placed(
     directory: str | None,
     place: Callable[[Workload], Workload],
 ) -> Experiment:
-    """Return the experiment with each of the project's own programs placed."""
 
     def placed(one: Workload) -> Workload:
         return place(one) if one.command is not None or _speaks_handshake(one) else one
@@ -94,16 +82,16 @@ def _placed(
         }
         for factor, table in experiment.levels.items()
     }
-    collectors = tuple(
-        replace(
-            one,
-            directory=directory,
-            command=translate_command(one.command, uploads, directory or ""),
-        )
-        for one in experiment.own_collectors
+    collectors = []
+    for one in experiment.own_collectors:
+        command = translate_command(one.command, uploads, directory or "")
+        collectors.append(replace(one, directory=directory, command=command))
+    return replace(
+        experiment,
+        workload=placed(experiment.workload),
+        levels=levels,
+        own_collectors=tuple(collectors),
     )
-    workload = placed(experiment.workload)
-    return replace(experiment, workload=workload, levels=levels, own_collectors=collectors)
 
 
 def _in_folder(one: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:

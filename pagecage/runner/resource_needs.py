@@ -26,28 +26,22 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         _bytes_in_memory(trial) + (trial.dataset_bytes if trial.cache == "resident" else 0)
         for trial in plan.trials
     )
-    largest = uploaded + max(cached, default=0)
-    memory = max(
-        _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
-    )
+    largest = uploaded + max(cached, default=0) + _MEMORY_BESIDE_DATASET_BYTES
+    memory = max(_MIN_MEMORY_BYTES, -(-largest // (256 * MIB)) * 256 * MIB)
     collected = {name for trial in plan.trials for name in trial.collectors}
     commands = (trial.workload.command for trial in plan.trials)
     images = (command.image for command in commands if command and command.image)
+    layer_bytes = max((image.layer_bytes for image in images if image.archive), default=0)
     return ResourceNeeds(
         memory_bytes=memory,
-        data_bytes=needed_disk_bytes(plan.trials)
-        + uploaded
-        + max((image.layer_bytes for image in images if image.archive), default=0)
-        + _SPARE_DATA_BYTES,
+        data_bytes=needed_disk_bytes(plan.trials) + uploaded + layer_bytes + _SPARE_DATA_BYTES,
         resident_bytes=max(resident, default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
         disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
         package=package,
         tracers=tuple(name for name in TRACERS if name in collected),
-        distribution_packages=tuple(
-            dict.fromkeys(package for trial in plan.trials for package in trial.packages)
-        ),
+        distribution_packages=tuple(dict.fromkeys(p for t in plan.trials for p in t.packages)),
     )
 
 
@@ -56,11 +50,8 @@ def needed_disk_bytes(trials: Sequence[Trial]) -> int:
     sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
     prepared = {trial.data for trial in trials if trial.data is not None}
     prepared_bytes = sum(data.disk_bytes for data in prepared)
-    return (
-        sum(sizes.values())
-        + prepared_bytes
-        + max((trial.writes_bytes for trial in trials), default=0)
-    )
+    written_bytes = max((trial.writes_bytes for trial in trials), default=0)
+    return sum(sizes.values()) + prepared_bytes + written_bytes
 
 
 def _bytes_in_memory(trial: Trial) -> int:
@@ -71,7 +62,6 @@ def _bytes_in_memory(trial: Trial) -> int:
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
-    """Return the files that a replay, or an experiment of a project, copies to the host."""
     return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 
@@ -87,7 +77,6 @@ def upload_directories(plan: Plan) -> tuple[str, str]:
 
 
 def check_memory_floor(plan: Plan) -> None:
-    """Raise PagecageError for a cage with less memory than its workload needs."""
     for trial in plan.trials:
         limit = trial.cage.properties.get("MemoryMax")
         if limit is not None and limit < trial.workload.min_memory_bytes:

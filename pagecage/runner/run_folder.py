@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.json_codec import JsonView, lines_of
-from pagecage.model.record import Record, TraceFile, append_record, read_records, records_of_lines
+from pagecage.model.record import Record, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
-from pagecage.runner.frames import BadFrame, Frame
 from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
-from pagecage.whole_files import point_link, whole_file, whole_folder, write_whole
+from pagecage.whole_files import point_link, whole_folder, write_whole
 
 
 @dataclass(frozen=True)
@@ -61,29 +58,26 @@ class RecordLog:
 
         A last line without a newline may still be written, so it is read again the next time.
         """
-        if not self._path.exists():
-            return []
+        last: list[Attempt] = []
         try:
             with self._path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_ino != self._inode or found.st_size < self._bytes:
-                    self._forget(found.st_ino)
+                stat = os.fstat(file.fileno())
+                if stat.st_ino != self._inode or stat.st_size < self._bytes:
+                    self._forget(stat.st_ino)
                 file.seek(self._bytes)
-                last = self._read_on(file)
-                return self._attempts + last
+                for line in lines_of(file):
+                    last = [*map(attempt_of, records_of_lines([line], self._path, self._lines + 1))]
+                    if not line.endswith(b"\n"):
+                        break
+                    self._attempts += last
+                    self._bytes += len(line)
+                    self._lines, last = self._lines + 1, []
+        except FileNotFoundError:
+            return []
         except OSError as error:
             reason = f"{self._path} cannot be read: {error.strerror}"
             raise PagecageError(reason, f"ls -l {self._path}") from None
-
-    def _read_on(self, file: IO[bytes]) -> list[Attempt]:
-        for line in lines_of(file):
-            found = [*map(attempt_of, records_of_lines([line], self._path, self._lines + 1))]
-            if not line.endswith(b"\n"):
-                return found
-            self._attempts += found
-            self._bytes += len(line)
-            self._lines += 1
-        return []
+        return self._attempts + last
 
 
 MOST_RUN_BYTES = 64 << 30
@@ -154,14 +148,12 @@ class RunFolder:
         return list(read_records(self.records_path))
 
     def last_records(self) -> dict[str, Record]:
-        """Return the last record of each trial, which is the one that counts."""
         return {record.trial_id: record for record in self.records()}
 
     def attempts(self) -> list[Attempt]:
         return self._log.attempts()
 
     def last_attempts(self) -> dict[str, Attempt]:
-        """Return the last attempt of each trial, which is the one that counts."""
         return {attempt.trial_id: attempt for attempt in self.attempts()}
 
     def supersede(self, trial_ids: Collection[str]) -> None:
@@ -171,25 +163,24 @@ class RunFolder:
 
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
         """Return the trials without a final record that counts, with the rounds of a search."""
-        last = self.last_attempts()
         records = self.last_records() if needs_records(plan.document) else {}
-        judge = self.judge(records)
-        open_trials = (
-            t
-            for t in planned_trials(plan, records, judge)
-            if t.trial_id not in last or not self._is_final(last[t.trial_id])
-        )
+        judge, superseded = self.judge(records), self._superseded
+        final = {
+            trial_id
+            for trial_id, last in self.last_attempts().items()
+            if last.is_final and last.number > superseded.get(trial_id, 0)
+        }
         enough = enough_blocks(plan.document, records, judge)
-        return tuple(t for t in open_trials if enough is None or t.block <= enough)
+        return tuple(
+            trial
+            for trial in planned_trials(plan, records, judge)
+            if trial.trial_id not in final and (enough is None or trial.block <= enough)
+        )
 
     def judge(self, records: Mapping[str, Record]) -> Judge:
         return judge_of(self.path, records, self._judged)
 
-    def _is_final(self, last: Attempt) -> bool:
-        return last.is_final and last.number > self._superseded.get(last.trial_id, 0)
-
     def next_attempts(self) -> dict[str, int]:
-        """Return the number of the next attempt of each trial that has records."""
         return {trial_id: last.number + 1 for trial_id, last in self.last_attempts().items()}
 
     def add_facts(self, facts: JsonView, restore_seq: int | None) -> None:
@@ -219,7 +210,6 @@ class RunFolder:
             raise HostError(reason, "start a new run with fewer trials or collectors")
 
     def append(self, record: Record) -> None:
-        """Append one record and force it to disk."""
         _require_no_link(self.records_path)
         append_record(self.records_path, record)
 
@@ -244,7 +234,6 @@ def _require_no_link(path: Path) -> None:
 
 
 def needs_records(document: JsonView) -> bool:
-    """Return whether the figures of a plan's records decide what else is run."""
     return bool(document.get("until_ci")) or rule_of(document) is not None
 
 
@@ -261,9 +250,14 @@ def path_exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path.exists() raises for a name that is too long
 
 
+def run_paths(runs: Path, name: str) -> tuple[Path, Path, Path]:
+    """Return the possible places of a run: by its id, as the newest run of that name, by a path."""
+    return runs / name, runs / f"latest-{name}", Path(name)
+
+
 def find_run(runs: Path, name: str) -> RunFolder:
     """Return a run by its id, its path, or an experiment's name (its newest run)."""
-    for path in (runs / name, runs / f"latest-{name}", Path(name)):
+    for path in run_paths(runs, name):
         if path_exists(path / "plan.json"):
             return RunFolder(path.resolve())
         if path_exists(path / "hosts"):
@@ -272,71 +266,3 @@ def find_run(runs: Path, name: str) -> RunFolder:
     names = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     hint = f"name one of: {', '.join(names)}" if names else "pagecage run EXPERIMENT"
     raise PagecageError(f"there is no run {name!r}", hint)
-
-
-class TrialTraces:
-    """The traces of the running trial, renamed when whole, so that a record names no other."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._paths: dict[str, str] = {}
-        self._files: dict[str, TraceFile] = {}
-        self._names: set[str] = set()
-        self._open: _OpenTrace | None = None
-
-    def add(self, trial_id: str, attempt: int, frame: Frame, *, is_kept: bool) -> None:
-        """Add a piece of a trace, dropped unless `is_kept`. Raises BadFrame, HostError."""
-        name, length = frame.header["name"], frame.header["length"]
-        if self._open is None and len(frame.piece) + frame.left_bytes == length:
-            if name in self._names:
-                raise BadFrame(f"the trace {name!r} twice")
-            self._names.add(name)
-            self._folder.require_room_for_trace(length)
-            if is_kept:
-                self._open = _OpenTrace(self._folder.trace_path(trial_id, attempt, name))
-        if self._open is None:
-            return
-        self._open.write(frame.piece)
-        if not frame.left_bytes:
-            path = self._open.path.relative_to(self._folder.path).as_posix()
-            self._files[path] = self._open.finish()
-            self._paths[Path(name).stem] = path
-            self._open = None
-
-    def take(self) -> tuple[Mapping[str, str], Mapping[str, TraceFile]]:
-        """Return the paths by collector and the files by path, and forget them."""
-        self.drop_open()
-        taken = self._paths, self._files
-        self._paths, self._files, self._names = {}, {}, set()
-        return taken
-
-    def drop_open(self) -> None:
-        """Remove what has arrived of a trace that is not whole."""
-        if self._open is not None:
-            self._open.drop()
-            self._open = None
-
-
-class _Dropped(Exception):
-    pass
-
-
-class _OpenTrace:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._digest, self._bytes = hashlib.sha256(), 0
-        self._stack = ExitStack()
-        self._file: IO[bytes] = self._stack.enter_context(whole_file(path))
-
-    def write(self, piece: bytes) -> None:
-        self._file.write(piece)
-        self._digest.update(piece)
-        self._bytes += len(piece)
-
-    def finish(self) -> TraceFile:
-        self._stack.close()
-        return TraceFile(self._bytes, self._digest.hexdigest())
-
-    def drop(self) -> None:
-        with suppress(_Dropped), self._stack:
-            raise _Dropped

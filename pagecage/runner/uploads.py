@@ -57,7 +57,6 @@ def find_uploads(
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all regular files below a directory."""
     if path.is_file():
         return path.stat().st_size
     files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
@@ -76,13 +75,11 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
 def translate_command(
     argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str
 ) -> tuple[str, ...]:
-    """Return the command with the copied paths, as the user typed them, on the host."""
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
 
 
 def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[Json]:
-    """Return the files as a plan stores them."""
     return list(to_json(uploads))
 
 
@@ -101,11 +98,9 @@ def upload(
     """
     if gone := [file.source for file in files if not os.path.exists(file.source)]:  # noqa: PTH110
         raise PagecageError(f"{gone[0]}, which the run copies, has gone", "start a new run")
-    progress(
-        f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
-    )
-    target = shlex.quote(directory)
-    old = shlex.quote(removed or directory)
+    size = format_bytes(sum(file.size_bytes for file in files))
+    progress(f"copying {size} to the {host.name} host")
+    target, old = shlex.quote(directory), shlex.quote(removed or directory)
     unpack = f"rm -rf {old} && mkdir -p {target} && tar -xf - --numeric-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
         process = spawn(host.command(["sh", "-c", unpack]), stdin=PIPE, stderr=stderr)
@@ -115,10 +110,8 @@ def upload(
         status = process.wait()
         stderr.seek(0)
         if status != 0:
-            reason = (
-                stderr.read().decode(errors="replace").strip().splitlines()
-                or [f"exit status {status}"]
-            )[-1]
+            lines = stderr.read().decode(errors="replace").strip().splitlines()
+            reason = (lines or [f"exit status {status}"])[-1]
             message = f"--copy could not write to {directory} on the {host.name} host: {reason}"
             raise HostError(message, "copy fewer or smaller files")
 
@@ -202,6 +195,5 @@ def _upload(typed: str, source: str, name: str) -> UploadedFile:
 
 
 def is_elf(path: Path) -> bool:
-    """Return whether a file is a binary program or library."""
     with path.open("rb") as file:
         return file.read(4) == _ELF

@@ -80,8 +80,8 @@ def limits_of(cgroup: Cgroup) -> Iterator[LimitInForce]:
     quota, _, period = held.get("cpu.max", "").partition(" ")
     if (share := _number(quota)) is not None and _number(period):
         found.append(("CPUQuota", 100 * share / int(period), "cpu.max", None))
+    keys = [(name, f"io.max.{key}") for name, key in IO_MAX_KEY.items()]
     for maj_min, limits in on_disks.items():
-        keys = [(name, f"io.max.{key}") for name, key in IO_MAX_KEY.items()]
         found += [(name, _number(limits.get(key, "")), key, maj_min) for name, key in keys]
     for name, value, key, disk in found:
         if value is not None and (file := limit_file(cgroup, key)) is not None:
@@ -147,8 +147,7 @@ def requested_of_container(
         singles = [*memory_limits(config), *cpu_limits(config)]
         memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
         if 0 < memory == total:  # memory and swap together are its memory
-            basis = f"HostConfig.MemorySwap = {total}"
-            singles.append(ImportedLimit("MemorySwapMax", "0B", basis))
+            singles += [ImportedLimit("MemorySwapMax", "0B", f"HostConfig.MemorySwap = {total}")]
         return tuple(_requested(by, cgroup, singles, [*docker_blocks(config), *typed]))
     except (PagecageError, *UNREADABLE):
         message = f"the limits of {container.name} in `{container.engine} inspect` cannot be read"
@@ -158,7 +157,6 @@ def requested_of_container(
 def requested_of_unit(
     properties: UnitProperties, cgroup: Cgroup, by: str
 ) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a unit by its name. Raises PagecageError for an unreadable value."""
     singles, _ = single_limits(properties.single)
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
@@ -257,8 +255,8 @@ STATES = ("in_force", "tighter", *FAILURES)
 MUCH_MORE = 10
 """Least ratio of the I/O on two disks that makes the busier one the disk with the data."""
 _FLAT = "cgroup v1 does not hold limits on I/O below the group that has them"
-_ROUNDED_BYTES = 64 * KIB  # the kernel rounds memory limits down to a page, of 64 KiB at most
-_ROUNDED_PERCENT = 1.0  # a quota is compared in whole percent of one CPU
+_ROUNDED = {"memory": 64 * KIB - 1, "CPUQuota": 1.0}
+"""The kernel rounds memory down to a page of 64 KiB at most, and a quota has whole percents."""
 
 
 @dataclass(frozen=True)
@@ -312,22 +310,21 @@ def compare(
     `cgroup` is that of the program, whose I/O shows on which disks its data are. `on_disks` are
     the disks of its open files; None if they are not known.
     """
-    used, found = used_disks(cgroup), []
-    for one in requested:
-        place = one.cgroup.blkio if one.name in IO_MAX_KEY else None
-        # In version 1 a limit on I/O that was asked for a parent does not hold.
-        is_flat = place is not None and place != cgroup.blkio and place.is_dir()
-        lost = LimitComparison(one, None, "lost", _FLAT)
-        found.append(lost if is_flat else _compare_one(one, used, kernel, on_disks))
-    return found
+    used = used_disks(cgroup)
+    return [_compare_one(one, cgroup, used, kernel, on_disks) for one in requested]
 
 
 def _compare_one(
     asked: RequestedLimit,
+    cgroup: Cgroup,
     used: Mapping[str, int],
     kernel: KernelTrees,
     on_disks: AbstractSet[str] | None,
 ) -> LimitComparison:
+    place = asked.cgroup.blkio if asked.name in IO_MAX_KEY else None
+    if place is not None and place != cgroup.blkio and place.is_dir():
+        # In version 1 a limit on I/O that was asked for a parent does not hold.
+        return LimitComparison(asked, None, "lost", _FLAT)
     device = WrittenDevice() if asked.device is None else written_device(asked.device, kernel)
     limits = all_limits((asked.cgroup, *ancestors(asked.cgroup, kernel.proc)))
     found = [
@@ -338,8 +335,7 @@ def _compare_one(
     best = min(found, key=lambda limit: limit.value, default=None)
     if best is None:
         return LimitComparison(asked, None, "lost", device.problem or _loss_reason(asked))
-    margin = _ROUNDED_PERCENT if asked.name == "CPUQuota" else 0.0
-    margin = _ROUNDED_BYTES - 1 if asked.name in MEMORY_FILE else margin
+    margin = _ROUNDED.get("memory" if asked.name in MEMORY_FILE else asked.name, 0.0)
     if abs(asked.value - best.value) > margin:
         if best.value < asked.value:
             return LimitComparison(asked, best, "tighter")
@@ -350,8 +346,8 @@ def _compare_one(
 
 
 def _loss_reason(asked: RequestedLimit) -> str:
-    key = IO_MAX_KEY.get(asked.name)
-    key = f"io.max.{key}" if key else MEMORY_FILE.get(asked.name, "cpu.max")
+    is_io = asked.name in IO_MAX_KEY
+    key = f"io.max.{IO_MAX_KEY[asked.name]}" if is_io else MEMORY_FILE.get(asked.name, "cpu.max")
     file = limit_file(asked.cgroup, key)
     if file is None:
         return f"cgroup v1 has no {key}" if asked.cgroup.memory else f"no hierarchy has {key}"

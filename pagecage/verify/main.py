@@ -6,16 +6,15 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import format_bytes, format_rate, parse_seconds
-from pagecage.verify.comparison import NAMES, LimitInForce, shown_value
+from pagecage.verify.comparison import NAMES, shown_value
 from pagecage.verify.kernel import disk_name
 from pagecage.verify.target import Subject
-from pagecage.verify.verification import Verification, verify
-from pagecage.verify.watch import LimitUse
+from pagecage.verify.verification import LimitUse, Verification, verify
 
 _WAITS = {"io": "I/O", "memory": "memory", "cpu": "a CPU"}
 
@@ -88,34 +87,26 @@ def _watched(found: Verification) -> Iterator[str]:
 
 
 def _use_sentence(use: LimitUse, found: Verification) -> str:
-    limit, total = use.limit, found.watched.seconds
-    name = limit.name + (f" of {disk_name(limit.maj_min, found.kernel)}" if limit.maj_min else "")
+    limit, kernel, directory = use.limit, found.kernel, use.limit.file.parent
+    name = limit.name + (f" of {disk_name(limit.maj_min, kernel)}" if limit.maj_min else "")
+    shared = ""
+    roots = (kernel.mount_of(directory), kernel.proc)
+    if directory.name != found.target.directory.name and directory not in roots:
+        shared = f" (shared by all of {kernel.shown(directory)})"
     if use.hits is None and limit.name in MEMORY_FILE:
-        return f"{name} is not counted by this kernel{_shared(limit, found)}"
-    share = 100 * use.bound_seconds / total
+        return f"{name} is not counted by this kernel{shared}"
+    share = 100 * use.bound_seconds / found.watched.seconds
     verdict = f"bound for {share:.0f} % of the time" if use.bound_seconds else "did not bind"
-    return f"{name} {verdict}: {_figures(use, limit)}{_shared(limit, found)}"
-
-
-def _figures(use: LimitUse, limit: LimitInForce) -> str:
     if use.used_share is not None and use.per_second is not None:
         is_bytes = "Bandwidth" in limit.name
         rate = format_rate(use.per_second) if is_bytes else f"{use.per_second:,.0f}"
         cap = shown_value(limit.name, limit.value) + ("" if is_bytes else " per second")
-        return f"{rate} of {cap}, {100 * use.used_share:.0f} %"
-    if limit.name == "CPUQuota":
-        return f"throttled in {use.hits or 0} of {use.periods or 0} periods"
-    return f"met {use.hits:,} times"
-
-
-def _shared(limit: LimitInForce, found: Verification) -> str:
-    directory = limit.file.parent
-    if directory.name == found.target.directory.name or directory in (
-        found.kernel.mount_of(directory),
-        found.kernel.proc,
-    ):
-        return ""
-    return f" (shared by all of {found.kernel.shown(directory)})"
+        figures = f"{rate} of {cap}, {100 * use.used_share:.0f} %"
+    elif limit.name == "CPUQuota":
+        figures = f"throttled in {use.hits or 0} of {use.periods or 0} periods"
+    else:
+        figures = f"met {use.hits:,} times"
+    return f"{name} {verdict}: {figures}{shared}"
 
 
 DEFAULT_SECONDS = 10.0
@@ -128,7 +119,6 @@ _STATUS = "Exit status: 0 every requested limit is in force; 5 one is not; 2 or 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Verify one target and print the result; return an exit status of docs/EXIT_CODES.md."""
     options = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     subject = Subject(options.unit, options.container, options.pid, options.user)
@@ -161,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=_ABOUT, epilog=_STATUS)
     parser.add_argument("--unit", help="unit of systemd, as in --unit postgresql.service")
     parser.add_argument("--container", help="name or id of a container of Docker or podman")
-    parser.add_argument("--pid", type=_whole(1, 2**22), help="process")
+    parser.add_argument("--pid", type=_pid, help="process")
     parser.add_argument("--user", action="store_true", help="the unit is of this user's systemd")
     parser.add_argument(
         "--expect",
@@ -179,11 +169,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def parsed(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
-        return number
-
-    return parsed
+def _pid(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not 1 <= number <= 2**22:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {2**22}")
+    return number

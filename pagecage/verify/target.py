@@ -31,17 +31,12 @@ Properties = dict[str, str]
 
 
 def control_group(unit: str, user: bool) -> str:
-    """Return the cgroup of an active unit, as a path below the mount point.
-
-    Raises PagecageError if there is no such unit or if it is inactive, HostError if systemd does
-    not answer.
-    """
+    """Return an active unit's cgroup below the mount point. Raises PagecageError, or HostError."""
     if not find_tool("systemctl"):
         raise HostError("systemctl is not installed", "name a process: --pid N")
     done = _show([unit], user)
     if not done.ok:
-        reason = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
-        raise HostError(f"systemd does not answer: {reason}", "systemctl status")
+        raise HostError(f"systemd does not answer: {_last_line(done)}", "systemctl status")
     blocks = _blocks(done.stdout)
     found = dict(blocks[0]) if len(blocks) == 1 else {}
     manager = "systemctl --user" if user else "systemctl"
@@ -56,7 +51,6 @@ def control_group(unit: str, user: bool) -> str:
 
 
 def unit_of(cgroup: Path) -> str | None:
-    """Return the unit to which a cgroup belongs by its name, or None."""
     return cgroup.name if _UNIT.match(cgroup.name) else None
 
 
@@ -83,12 +77,14 @@ def _show(units: Sequence[str], user: bool) -> Completed:
     return run(argv, check=False, timeout_seconds=_ANSWER_SECONDS)
 
 
+def _last_line(done: Completed) -> str:
+    return (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
+
+
 def _blocks(text: str) -> list[list[tuple[str, str]]]:
     """Return the lines of each unit; an empty line separates units (systemctl(1))."""
-    blocks = text.strip().split("\n\n")
-    pairs = (
-        [line.partition("=")[::2] for line in block.splitlines() if "=" in line] for block in blocks
-    )
+    blocks = (block.splitlines() for block in text.strip().split("\n\n"))
+    pairs = ([line.partition("=")[::2] for line in block if "=" in line] for block in blocks)
     return [lines for lines in pairs if lines]
 
 
@@ -113,10 +109,7 @@ def container_id(directory: Path) -> str | None:
 
 
 def inspect(name: str) -> InspectedContainer:
-    """Return a running container of the first engine that knows it.
-
-    Raises PagecageError if none knows it or if it is not running, HostError if no engine answers.
-    """
+    """Return a running container of the first engine that knows it. Raises PagecageError."""
     engines = [program for program in ENGINES if find_tool(program)]
     if not engines:
         raise HostError("neither docker nor podman is installed", "name a process: --pid N")
@@ -126,8 +119,7 @@ def inspect(name: str) -> InspectedContainer:
         done = run(argv, check=False, timeout_seconds=_ANSWER_SECONDS)
         if done.ok:
             return _container(program, name, done.stdout)
-        reason = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
-        if not _UNKNOWN.search(reason):
+        if not _UNKNOWN.search(reason := _last_line(done)):
             problems.append(f"{ENGINES[program]} does not answer: {reason}")
     if problems:
         raise HostError(problems[0], "run this as root, or name a process: --pid N")
@@ -139,19 +131,17 @@ def _container(program: str, name: str, text: str) -> InspectedContainer:
         [row] = rows(json.loads(text))
         pid, full_name = int(table(row, "State")["Pid"]), str(row.get("Name") or name).lstrip("/")
     except UNREADABLE:
-        raise HostError(
-            f"`{program} inspect {name}` printed no description of a container", f"{program} info"
-        ) from None
+        reason = f"`{program} inspect {name}` printed no description of a container"
+        raise HostError(reason, f"{program} info") from None
     if pid <= 0:
         raise PagecageError(f"the container {full_name!r} is not running", f"{program} ps")
     return InspectedContainer(program, full_name, pid, table(row, "HostConfig"))
 
 
 _OPTIONS = {
-    "--device-read-bps": "IOReadBandwidthMax",
-    "--device-write-bps": "IOWriteBandwidthMax",
-    "--device-read-iops": "IOReadIOPSMax",
-    "--device-write-iops": "IOWriteIOPSMax",
+    f"--device-{way}-{unit}": f"IO{way.title()}{kind}Max"
+    for way in ("read", "write")
+    for unit, kind in (("bps", "Bandwidth"), ("iops", "IOPS"))
 }
 # Options of docker-run(1) and podman-run(1) without a value; all others take one.
 _FLAGS = {
@@ -193,7 +183,6 @@ def run_options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _limit(option: str, value: str) -> BlockLimit | None:
-    """Return the limit of `--device-read-iops /dev/vdb:500`; None for any other option."""
     name, (device, _, rate) = _OPTIONS.get(option), value.rpartition(":")
     if name is None or not device:
         return None
@@ -232,7 +221,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Target:
-    """A running program: its description, its cgroup, and its container or process, if any.
+    """A running program, and its container or process, if any.
 
     `cgroup` is without real roots. `directory` has all processes of the cgroup; its path is that of
     systemd's hierarchy if systemd made the cgroup.
@@ -253,13 +242,12 @@ def find_target(subject: Subject, kernel: KernelTrees) -> Target:
         return Target(f"unit {directory.name or path}", cgroup, directory)
     if subject.container is not None:
         found = inspect(subject.container)
-        cgroup, directory = _of_process(found.pid, kernel)
-        return Target(f"{ENGINES[found.engine]} container {found.name}", cgroup, directory, found)
+        description = f"{ENGINES[found.engine]} container {found.name}"
+        return Target(description, *_of_process(found.pid, kernel), found)
     assert subject.pid is not None
     name = (read_text(kernel.proc / str(subject.pid) / "comm") or "?").strip()
-    cgroup, directory = _of_process(subject.pid, kernel)
-    process = identify(subject.pid, kernel.proc)
-    return Target(f"process {subject.pid} ({name})", cgroup, directory, process=process)
+    place, process = _of_process(subject.pid, kernel), identify(subject.pid, kernel.proc)
+    return Target(f"process {subject.pid} ({name})", *place, process=process)
 
 
 def _of_unit(path: str, unit: str, kernel: KernelTrees) -> tuple[Cgroup, Path]:
@@ -270,10 +258,8 @@ def _of_unit(path: str, unit: str, kernel: KernelTrees) -> tuple[Cgroup, Path]:
     """
     directory = kernel.directory_of(SYSTEMD if SYSTEMD in kernel.mounts else "unified", path)
     if directory is None or not directory.is_dir():
-        raise HostError(
-            f"the cgroup of {unit} is not visible here: {directory or path} does not exist",
-            "run this outside of a container",
-        )
+        reason = f"the cgroup of {unit} is not visible here: {directory or path} does not exist"
+        raise HostError(reason, "run this outside of a container")
     found = Cgroup()
     for name in ("unified", *V1_CONTROLLERS):
         if (place := kernel.directory_of(name, path)) is not None:
@@ -289,10 +275,8 @@ def _of_process(pid: int, kernel: KernelTrees) -> tuple[Cgroup, Path]:
         raise PagecageError(f"there is no process {pid}", "ps -e")
     paths = cgroup_paths(pid, kernel.proc)
     if any(_is_hidden(name, path, kernel) for name, path in paths.items()):
-        raise HostError(
-            f"process {pid} is outside of this cgroup namespace, so its limits are hidden",
-            "run this outside of the container",
-        )
+        reason = f"process {pid} is outside of this cgroup namespace, so its limits are hidden"
+        raise HostError(reason, "run this outside of the container")
     directory = _deepest(cgroup, kernel.directory_of(SYSTEMD, paths.get(SYSTEMD, "/")), kernel)
     return _own(cgroup, directory, kernel), directory
 

@@ -28,7 +28,7 @@ from pagecage.model.trial import Workload
 from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, spawn
 from pagecage.runner import frame_receiver
-from pagecage.runner.frames import BadFrame, FrameReader, parsed_header
+from pagecage.runner.frame_receiver import BadFrame, FrameReader, parsed_header
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.campaigns import Run
 from tests.builders.hostile_agent import (

@@ -55,7 +55,6 @@ class GuestCache:
 
     @property
     def name(self) -> str:
-        """The guest's name."""
         return self.root.name.removeprefix(f"{DEFAULT_NAME}-")
 
     images = FileBelow("images", "root")  # one directory per image, named by its recipe's key
@@ -63,7 +62,6 @@ class GuestCache:
     data_disk = FileBelow("data.raw", "root")  # keeps datasets between runs
 
     def disk(self, name: str) -> Path:
-        """The raw file of a data disk: `data`, or another disk of a cage."""
         return self.data_disk if name == DATA_DISK else self.root / f"{DATA_DISK}-{name}.raw"
 
     def disks(self) -> tuple[Path, ...]:
@@ -126,8 +124,13 @@ class CacheLock:
         os.pwrite(fd, json.dumps(holder).encode(), 0)
         self._fd = fd
 
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def release(self) -> None:
-        """Release the lock, if this object has it."""
         if self._fd is not None:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
@@ -135,7 +138,6 @@ class CacheLock:
 
 
 def read_holder(path: Path) -> tuple[int | None, float]:
-    """Return the pid in a lock file, or None, and the time of locking in seconds since 1970."""
     try:
         holder = json.loads(path.read_text())
         return int(holder["pid"]), float(holder["since_unix_seconds"])
@@ -144,7 +146,6 @@ def read_holder(path: Path) -> tuple[int | None, float]:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process holds the lock."""
     if not path.exists():
         return False
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -160,11 +161,9 @@ def is_held(path: Path) -> bool:
 def in_use(
     pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False
 ) -> PagecageError:
-    """Return the error for a second user of the guest."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if is_persistent:
-        return HostError(
-            f"the guest has been running since {since} (pagecage host up)", "pagecage host down vm"
-        )
+        reason = f"the guest has been running since {since} (pagecage host up)"
+        return HostError(reason, "pagecage host down vm")
     hint = f"wait for it, or interrupt it: kill -INT {pid or 'PID'}"
     return HostError(f"the vm is in use by process {pid or '?'} since {since}", hint)

@@ -12,6 +12,7 @@ from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.vm.cache import GuestCache, allocated_bytes
 from pagecage.hosts.vm.qemu import PORTS, QmpClient
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.json_codec import Json
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 
@@ -81,50 +82,41 @@ OUTER_CACHE = "outer page cache"
 def plug(
     monitor: QmpClient,
     path: Path,
-    volume_socket: Path | None = None,
+    volume: Path | None = None,
     *,
     name: str = DATA_DISK,
-    port: str = PORTS[0],
+    port: int = 0,
 ) -> str:
     """Plug a disk into a port with `cache.direct=on`; return the fastest aio that works.
 
-    With `volume_socket` the disk is what a simulated volume serves there, and the answer is `nbd`.
+    `volume` is the socket at which a simulated volume serves the disk; the answer is then `nbd`.
     Raises DataDiskError if the file cannot be opened with O_DIRECT (on tmpfs, for example).
     """
-    if volume_socket is None:
-        aio = _add_node(monitor, name, path)
-    else:
+    node: Json = {"driver": "raw", "node_name": name}
+    disk = {"driver": "virtio-blk-pci", "drive": name, "id": f"{name}-disk", "bus": PORTS[port]}
+    if volume is not None:
         # Without a delay for reconnecting, I/O fails at once when the server has ended.
-        server = {"type": "unix", "path": str(volume_socket)}
+        server = {"type": "unix", "path": str(volume)}
         file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
-        monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
-        aio = NBD
-    disk = {"driver": "virtio-blk-pci", "drive": name, "id": f"{name}-disk", "bus": port}
-    settings = _UNMERGED if volume_socket else {}
-    monitor.execute("device_add", **disk, serial=serial(name), **settings)
-    return aio
-
-
-def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
-    refusal = HostError("QEMU has no aio for the data disk")
+        monitor.execute("blockdev-add", **node, file=file)
+        monitor.execute("device_add", **disk, serial=serial(name), **_UNMERGED)
+        return NBD
+    direct, refusal = {"direct": True}, HostError("QEMU has no aio for the data disk")
     for aio in AIO_BY_PREFERENCE:
-        file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}
+        file = {"driver": "file", "filename": str(path), "aio": aio, "cache": direct}
         try:
-            monitor.execute(
-                "blockdev-add", driver="raw", node_name=name, cache={"direct": True}, file=file
-            )
-            return aio
+            monitor.execute("blockdev-add", **node, cache=direct, file=file)
         except HostError as error:
             refusal = error
+            continue
+        monitor.execute("device_add", **disk, serial=serial(name))
+        return aio
     reason = f"the data disk cannot be opened with O_DIRECT: {refusal.message}"
     raise DataDiskError(reason, "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)")
 
 
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
-    """Limit the disk to these I/O properties of systemd, and return the limits in force.
-
-    Without properties the limits are removed. Raises HostError.
-    """
+    """Limit the disk to I/O properties of systemd; return the limits in force. Raises HostError."""
     requested = {name: limits.get(property_, 0) for property_, name in _THROTTLE.items()}
     arguments = {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
     monitor.execute_verbatim("block_set_io_throttle", arguments)
@@ -136,15 +128,18 @@ def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
 
 
 DATA_MOUNT = "/data"
+DIRECTORIES = {
+    "root": (DATA_MOUNT, "/dev/shm/pagecage"),
+    "bench": (f"{DATA_MOUNT}/bench", "/dev/shm/pagecage-bench"),
+}
+"""Data directory and spool of each account. The spool is in memory: Debian mounts /run noexec."""
 
 
 def mount_point(name: str) -> str:
-    """Return where the guest mounts a disk."""
     return DATA_MOUNT if name == DATA_DISK else f"/disks/{name}"
 
 
 def disk_directories(names: Sequence[str], account: str) -> dict[str, str]:
-    """Return the directory of each other disk in which an account of the guest may write."""
     below = "" if account == "root" else f"/{account}"
     return {name: f"{mount_point(name)}{below}" for name in names if name != DATA_DISK}
 
@@ -167,10 +162,9 @@ def ensure_disks(cache: GuestCache, need: ResourceNeeds, progress: Progress) -> 
 def serve_disks(
     cache: GuestCache, names: Sequence[str], plugin: Path | None, sockets: Path
 ) -> dict[str, VolumeServer]:
-    """Start the server of a simulated volume for each disk; without a plugin there is none."""
-    servers: dict[str, VolumeServer] = {}
     if plugin is None:
-        return servers
+        return {}
+    servers: dict[str, VolumeServer] = {}
     for name in names:
         own = sockets / name
         own.mkdir(exist_ok=True)
@@ -184,7 +178,6 @@ def serve_disks(
 
 
 def end_servers(servers: Mapping[str, VolumeServer]) -> None:
-    """End the servers. Safe at any time."""
     for server in servers.values():
         server.end()
 
@@ -194,7 +187,7 @@ def plug_disks(
 ) -> str:
     """Plug in the disks; return the aio with which QEMU reads the data disk."""
     found = {}
-    for port, name in zip(PORTS, names, strict=False):
+    for port, name in enumerate(names):
         socket = servers[name].data_socket if name in servers else None
         found[name] = plug(monitor, cache.disk(name), socket, name=name, port=port)
     return found[DATA_DISK]

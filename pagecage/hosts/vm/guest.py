@@ -29,7 +29,7 @@ from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, 
 from pagecage.hosts.vm.image_build import ensure_image, provision_image
 from pagecage.hosts.vm.qemu import SSH_SOCKET, Qemu, known_acceleration, sockets_dir
 from pagecage.hosts.vm.saved_state import root_target
-from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
+from pagecage.hosts.vm.vm_host import GuestOptions, VmHost, find_persistent_guest
 from pagecage.process import spawn
 
 _NO_NEEDS = ResourceNeeds(0, 0)
@@ -56,7 +56,6 @@ class GuestStatus:
 
 
 def status(cache: GuestCache | None = None) -> GuestStatus:
-    """Return the state of the guest."""
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     known = known_acceleration(cache)
@@ -83,8 +82,7 @@ def up(
 ) -> None:
     """Restore the guest and leave it running. Raises PagecageError if a run uses it."""
     cache = cache or GuestCache.of_user()
-    running = read_guest(cache)
-    if running is not None and running.kept:
+    if running := find_persistent_guest(cache):
         progress(f"the guest is running already, on port {running.port}")
         return
     host = VmHost(cache=cache, is_persistent=True, options=options or GuestOptions())
@@ -104,36 +102,28 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
     if not cache.root.exists():
         progress("there is no guest")
         return
-    lock = CacheLock(cache.lock_file)
-    lock.acquire()
-    try:
-        guest = read_guest(cache)
-        if guest is None or not guest.kept:
-            progress("no guest is running")
-        else:
+    with CacheLock(cache.lock_file):
+        if guest := find_persistent_guest(cache):
             progress("ending the guest")
             qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
             release(qemu.guest_daemon)
             qemu.connect()
             qemu.quit()
             cache.guest_file.unlink(missing_ok=True)
+        else:
+            progress("no guest is running")
         remove_leftovers(cache)
-    finally:
-        lock.release()
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
-    """Start the guest if needed, open a shell in it, and return the exit status."""
     cache = cache or GuestCache.of_user()
-    guest = read_guest(cache)
-    was_running = guest is not None
-    if guest is None:
+    if not (was_running := read_guest(cache) is not None):
         up(progress, cache)
-        guest = read_guest(cache)
-    assert guest is not None  # up() has just written its description
-    target = replace(root_target(GuestImage(Path(guest.image)), guest.port), user=user)
+    target = running_target(cache)
+    assert target is not None  # up() has just written the guest's description
+    account = replace(target, user=user, control_path=None)
     try:
-        return spawn(ssh_argv(target, []), stdin=None, stdout=None, stderr=None).wait()
+        return spawn(ssh_argv(account, []), stdin=None, stdout=None, stderr=None).wait()
     finally:
         if not was_running:
             down(progress, cache)
@@ -155,31 +145,22 @@ def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
     target = running_target(cache)
     if target is None:
         raise HostError("the guest is not running", "pagecage host up vm")
-    connection = SharedConnection(target, sockets_dir(cache), lambda: None)
-    try:
-        connection.wait()
+    with SharedConnection(target, sockets_dir(cache), lambda: None):
         yield target
-    finally:
-        connection.close()
 
 
 def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
     """Make images and states again; datasets stay. Raises PagecageError if the guest is in use."""
     cache = cache or GuestCache.of_user()
     cache.make()
-    lock = CacheLock(cache.lock_file)
-    lock.acquire()
-    try:
-        guest = read_guest(cache)
-        if guest is not None and guest.kept:
+    with CacheLock(cache.lock_file):
+        if guest := find_persistent_guest(cache):
             raise in_use(guest.pid, guest.since_unix_seconds, is_persistent=True)
         for directory in (cache.images, cache.states):
             shutil.rmtree(directory)
         cache.acceleration_file.unlink(missing_ok=True)
         for disk in cache.disks():
             drop_if_broken(disk, progress)
-    finally:
-        lock.release()
     prepare(progress, cache)
 
 

@@ -10,15 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import GuestCache
+from pagecage.model.json_codec import Json
 from pagecage.process import ProcessId, end, is_alive
 from pagecage.whole_files import write_whole
 
-Message = dict[str, Any]
-"""A request to the daemon in the guest, or its answer."""
 SEED_BYTES = 64
 WAKE_SECONDS = 30.0
 RELEASE_SECONDS = 60.0
@@ -26,24 +24,18 @@ SCRIPT = Path(__file__).with_name("guest_daemon.py")
 UNIT = "pagecage-guest-daemon.service"
 
 
-@dataclass(frozen=True)
-class WakeReply:
-    """The guest's answer: the most by which its clock lags, and its disks' devices by serial."""
-
-    clock_error_seconds: float
-    devices: Mapping[str, str]
-
-
 def start_argv() -> list[str]:
-    """Return the command that starts the daemon in the guest, before its state is saved."""
     run = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", "--property=Restart=always"]
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 
 
-def wake(port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]) -> WakeReply:
+def wake(
+    port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]
+) -> tuple[float, Mapping[str, str]]:
     """Set clock and entropy of a restored guest, mount its disks, and make directories.
 
-    `mounts` has mount points by serial number. Raises HostError with the guest's reason.
+    `mounts` has mount points by serial number. Returns the most by which the clock lags, in
+    seconds, and the disks' devices by serial number. Raises HostError with the guest's reason.
     """
     request = {
         "do": "wake",
@@ -53,7 +45,7 @@ def wake(port: Path, user: str, mounts: Mapping[str, str], directories: Sequence
         "directories": [*directories],
     }
     answer = _request(port, {**request, "unix_seconds": time.time()}, WAKE_SECONDS)
-    return WakeReply(set_clock(port), answer["devices"])
+    return set_clock(port), answer["devices"]
 
 
 def set_clock(port: Path) -> float:
@@ -70,14 +62,14 @@ def release(port: Path) -> bool:
     return False
 
 
-def _request(port: Path, request: Message, limit_seconds: float) -> Message:
+def _request(port: Path, request: Json, limit_seconds: float) -> Json:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(limit_seconds)
             connection.connect(str(port))
             connection.sendall(json.dumps(request).encode() + b"\n")
             line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
-            answer: Message = json.loads(line)
+            answer: Json = json.loads(line)
     except (OSError, ValueError) as error:
         reason = f"the daemon in the guest does not answer: {error}"
         raise HostDied(reason, "pagecage host rebuild vm") from None
@@ -102,12 +94,10 @@ class RunningGuest:
 
     @property
     def process_id(self) -> ProcessId:
-        """QEMU's pid and start time."""
         return ProcessId(self.pid, self.start_ticks)
 
 
 def write_guest(cache: GuestCache, guest: RunningGuest) -> None:
-    """Write the description atomically."""
     write_whole(cache.guest_file, json.dumps(asdict(guest)))
 
 
@@ -129,12 +119,8 @@ def remove_leftovers(cache: GuestCache) -> list[str]:
         removed.append(f"QEMU {guest.pid}")
     if guest is None or not guest.kept:
         cache.guest_file.unlink(missing_ok=True)
-        removed += [path.name for path in _overlays(cache)]
-        for path in _overlays(cache):
+        # Overlays of `-snapshot` guests (get_tmp_filename in QEMU: vl.XXXXXX in $TMPDIR).
+        for path in sorted(cache.scratch.glob("vl.*")):
+            removed.append(path.name)
             path.unlink(missing_ok=True)
     return removed
-
-
-def _overlays(cache: GuestCache) -> list[Path]:
-    """Return the overlays of `-snapshot` guests (get_tmp_filename: vl.XXXXXX in $TMPDIR)."""
-    return sorted(cache.scratch.glob("vl.*")) if cache.scratch.exists() else []

@@ -35,10 +35,6 @@ class PackageArchive:
     sources: tuple[str, ...] = ()
     architectures: frozenset[str] = frozenset({"amd64", "arm64"})
 
-    def sources_of(self, suite: str) -> tuple[str, ...]:
-        """Return the lines of sources.list(5) for a suite."""
-        return tuple(line.format(suite=suite) for line in self.sources)
-
 
 DEBIAN = PackageArchive("Debian", "debian-archive-keyring")
 UBUNTU = PackageArchive(
@@ -54,12 +50,10 @@ UBUNTU_SUITES = frozenset({"noble"})
 
 
 def archive_of(suite: str) -> PackageArchive:
-    """Return the archive that has a suite: Ubuntu's for its known suites, else Debian's."""
     return UBUNTU if suite in UBUNTU_SUITES else DEBIAN
 
 
 def require_architecture(suite: str, arch: str) -> None:
-    """Raise HostError if the archive of a suite has no packages for the guest's architecture."""
     archive = archive_of(suite)
     if arch not in archive.architectures:
         raise HostError(
@@ -70,7 +64,6 @@ def require_architecture(suite: str, arch: str) -> None:
 
 
 def installed_keyring(archive: PackageArchive) -> Path | None:
-    """Return the archive's keyring on this machine, or None."""
     paths = (KEYRINGS / f"{archive.keyring_package}{suffix}" for suffix in (".gpg", ".pgp"))
     return next((path for path in paths if path.is_file()), None)
 
@@ -148,25 +141,18 @@ class ImageRecipe:
 
     @property
     def kernel_packages(self) -> tuple[str, ...]:
-        """The packages with the release of the installed kernel in their names, as ${KERNEL}."""
         return tuple(name for name in self.packages if KERNEL in name)
 
     @property
     def base_key(self) -> str:
-        """The key of the recipe without the packages of experiments."""
         return replace(self, extra_packages=(), install_extra="").key
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits over all inputs except the ssh keys, which are random."""
+        extra = (self.install_extra, *self.extra_packages) if self.extra_packages else ()
         parts = (
-            str(IMAGE_VERSION),
-            str(ROOT_DISK_BYTES),
-            self.suite,
-            self.arch,
-            *self.packages,
-            self.customize,
-            *((self.install_extra, *self.extra_packages) if self.extra_packages else ()),
+            *(str(IMAGE_VERSION), str(ROOT_DISK_BYTES), self.suite, self.arch),
+            *(*self.packages, self.customize, *extra),
         )
         return text_sha256("\0".join(parts))[:16]
 
@@ -182,15 +168,10 @@ def read_recipe(
     base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
     own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
     parts = (guest / "customize.sh", *([own] if own.exists() else []))
-    return ImageRecipe(
-        suite=suite,
-        arch=arch,
-        packages=base,
-        customize=_INTERPRETER
-        + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts),
-        extra_packages=tuple(sorted(set(packages) - set(base))),
-        install_extra=(guest / "install-extra.sh").read_text(),
-    )
+    texts = (part.read_text().removeprefix(_INTERPRETER) for part in parts)
+    extra, installer = tuple(sorted(set(packages) - set(base))), guest / "install-extra.sh"
+    customize = _INTERPRETER + "".join(texts)
+    return ImageRecipe(suite, arch, base, customize, extra, installer.read_text())
 
 
 def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
@@ -208,7 +189,6 @@ def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:
-    """Return the settings of containers/versions.env."""
     lines = (project_dir / "containers" / "versions.env").read_text().splitlines()
     pairs = (
         line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#")
@@ -228,7 +208,6 @@ class GuestImage:
 
     @property
     def key(self) -> str:
-        """The key of its recipe."""
         return self.directory.name
 
     disk = FileBelow("root.img")  # raw ext4, never written to after the build
@@ -241,9 +220,9 @@ class GuestImage:
     provisioned = FileBelow("fitted")  # the key of the roles applied before the first boot
 
     @property
-    def boot_files(self) -> tuple[Path, ...]:
-        """The files other than the disk that a start needs."""
-        return self.kernel, self.initrd, self.known_hosts, self.identity
+    def small_files(self) -> tuple[Path, ...]:
+        """The files next to the disk that a packed image has too."""
+        return self.kernel, self.initrd, self.known_hosts, self.identity, self.provisioned
 
 
 @dataclass(frozen=True)
@@ -255,12 +234,10 @@ class ImageContents:
     installer: str | None
 
     def lacks(self, packages: Sequence[str]) -> list[str]:
-        """Return those of the packages that are not in the image."""
         return [name for name in packages if name not in self.extra_packages]
 
 
 def contents_of(recipe: ImageRecipe) -> ImageContents:
-    """Return the contents of an image that is made by a recipe."""
     packages = recipe.extra_packages
     installer = text_sha256(recipe.install_extra)[:16] if packages else None
     return ImageContents(recipe.base_key, packages, installer)
@@ -275,7 +252,6 @@ def read_contents(image: GuestImage) -> ImageContents:
 
 
 def write_contents(image: GuestImage, recipe: ImageRecipe) -> None:
-    """Describe an image of this recipe."""
     image.contents.write_text(json.dumps(to_json(contents_of(recipe))))
 
 
@@ -299,7 +275,6 @@ _FILTERS = {"x86_64": ["--x86"]}
 
 
 def packed_directory(key: str) -> Path:
-    """Return the path of the packed image of a recipe's key; it may be missing."""
     return Path(os.environ.get(FOLDER_VARIABLE) or BUILD / "guest") / key
 
 
@@ -308,7 +283,7 @@ def pack(image: GuestImage, packed: Path) -> None:
     packed.parent.mkdir(parents=True, exist_ok=True)
     filters = [*_FILTERS.get(target_machine(), []), f"--lzma2=preset={_PRESET}"]
     with whole_folder(packed) as part:
-        for file in _files_beside(image):
+        for file in image.small_files:
             if file.exists():
                 shutil.copyfile(file, part / file.name)
         _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
@@ -318,21 +293,16 @@ def pack(image: GuestImage, packed: Path) -> None:
 
 def unpack(packed: Path, image: GuestImage) -> None:
     """Make the disk and the files beside it from a packed image."""
-    for file in _files_beside(image):
+    for file in image.small_files:
         if (packed / file.name).exists():
             shutil.copyfile(packed / file.name, file)
     _compress(["--decompress", "--threads=0"], packed / PACKED_DISK, image.disk)
 
 
 def require_xz() -> None:
-    """Raise HostError if xz(1) is not installed."""
     if find_tool("xz") is None:
         reason = "xz is not installed; it packs the guest's image"
         raise HostError(reason, "apt-get install xz-utils")
-
-
-def _files_beside(image: GuestImage) -> tuple[Path, ...]:
-    return *image.boot_files, image.provisioned
 
 
 def _compress(words: list[str], source: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pagecage.ansible import HostResult, Playbook, run_to_end
@@ -30,6 +30,7 @@ from pagecage.hosts.vm.image import (
     usable_keyring,
     write_contents,
 )
+from pagecage.model.json_codec import JsonView
 from pagecage.process import TimeoutExpired, dying_with_parent, run, search_path, spawn
 from pagecage.units import GIB
 from pagecage.whole_files import sync_folder, sync_tree
@@ -60,19 +61,17 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root:
     which takes longer than unpacking. The Java package links a manual page and needs its directory.
     `upload` hooks read files outside the user namespace, where a private directory is readable.
     """
-    uploads = {
-        "id_ed25519.pub": "authorized_keys",
-        "host_key": "host_key",
-        "host_key.pub": "host_key.pub",
-        "customize.sh": "customize.sh",
-        "install-extra.sh": "install-extra.sh",
-    }
+    made, chroot = "/pagecage-build", 'chroot "$1" sh'
     hooks = ['mkdir -m 0700 "$1/pagecage-build"']
-    hooks += [
-        f"upload {directory / source} /pagecage-build/{target}"
-        for source, target in uploads.items()
-    ]
-    hooks += [*_installations(recipe), 'chroot "$1" sh /pagecage-build/customize.sh']
+    hooks += [f"upload {directory / 'id_ed25519.pub'} {made}/authorized_keys"]
+    for name in ("host_key", "host_key.pub", "customize.sh", "install-extra.sh"):
+        hooks += [f"upload {directory / name} {made}/{name}"]
+    if recipe.kernel_packages:
+        names = " ".join(f'"{name}"' for name in recipe.kernel_packages)
+        hooks += [f"{chroot} -c '{_INSTALL_FOR_KERNEL} {names}'"]
+    if recipe.extra_packages:
+        hooks += [f"{chroot} {made}/install-extra.sh {' '.join(recipe.extra_packages)}"]
+    hooks += [f"{chroot} {made}/customize.sh", _REMOVE_EXCLUDED]
     return [
         "mmdebstrap",
         *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
@@ -83,24 +82,14 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root:
         '--aptopt=Apt::Install-Recommends "false"',
         f"--setup-hook={_EXCLUDE}",
         '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
-        *(f"--customize-hook={hook}" for hook in (*hooks, _REMOVE_EXCLUDED)),
+        *(f"--customize-hook={hook}" for hook in hooks),
         recipe.suite,
         str(directory / "root") if as_root else "-",
-        *archive_of(recipe.suite).sources_of(recipe.suite),
+        *(line.format(suite=recipe.suite) for line in archive_of(recipe.suite).sources),
     ]
 
 
-def _installations(recipe: ImageRecipe) -> Iterator[str]:
-    if recipe.kernel_packages:
-        names = " ".join(f'"{name}"' for name in recipe.kernel_packages)
-        yield f"chroot \"$1\" sh -c '{_INSTALL_FOR_KERNEL} {names}'"
-    if recipe.extra_packages:
-        names = " ".join(recipe.extra_packages)
-        yield f'chroot "$1" sh /pagecage-build/install-extra.sh {names}'
-
-
 def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
-    """Run mmdebstrap, which writes `target`."""
     (image.directory / "customize.sh").write_text(recipe.customize)
     (image.directory / "install-extra.sh").write_text(recipe.install_extra)
     log = image.directory / "bootstrap.log"
@@ -108,27 +97,26 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     # As root the tree is inside the .part directory, so that a killed build leaves nothing
     # elsewhere. Root of a user namespace cannot access a user's private directory; there
     # mmdebstrap uses a shared directory that allows execution.
-    path = {"PATH": search_path()}
-    env = {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
-    with usable_keyring(archive_of(recipe.suite), Path(env["TMPDIR"])) as keyring:
-        argv = bootstrap_argv(image.directory, recipe, keyring, as_root)
-        status = _run_to_end(argv, Path(os.devnull) if as_root else target, log, env)
+    folder = str(image.directory) if as_root else shared_folder()
+    limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
+    with (
+        usable_keyring(archive_of(recipe.suite), Path(folder)) as keyring,
+        (Path(os.devnull) if as_root else target).open("wb") as out,
+        log.open("wb") as err,
+    ):
+        argv = dying_with_parent(bootstrap_argv(image.directory, recipe, keyring, as_root), "TERM")
+        env = {"PATH": search_path(), "TMPDIR": folder}
+        process = spawn(argv, stdout=out, stderr=err, env=env)
+        try:
+            status = process.wait(limit_seconds)
+        except TimeoutExpired:
+            reason = f"the guest's root file system was not made within {limit_seconds} s"
+            raise HostError(reason, f"read {log}") from None
+        finally:
+            process.terminate()
+            process.wait()
     if status != 0:
         raise _bootstrap_failure(log.read_text(errors="replace"))
-
-
-def _run_to_end(argv: list[str], target: Path, log: Path, env: dict[str, str]) -> int:
-    with target.open("wb") as out, log.open("wb") as err:
-        process = spawn(dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=env)
-    limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
-    try:
-        return process.wait(limit_seconds)
-    except TimeoutExpired:
-        reason = f"the guest's root file system was not made within {limit_seconds} s"
-        raise HostError(reason, f"read {log}") from None
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def shared_folder() -> str:
@@ -142,46 +130,30 @@ def shared_folder() -> str:
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
-    errors = (
-        [line for line in log.splitlines() if line.startswith("E:")]
-        or log.splitlines()[-1:]
-        or ["no output"]
-    )
+    lines = log.splitlines()
+    first = next((line for line in lines if line.startswith("E:")), (lines or ["no output"])[-1])
     if "newuidmap" in log or "subuid" in log:
         return HostError(
             "this user has no subordinate user ids (subuid(5))",
             "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
         )
-    if "arch-test" in errors[0] or "neither be executed natively" in errors[0]:
-        return HostError(
-            "this machine cannot run programs of the guest's architecture",
-            "sudo apt-get install qemu-user-static binfmt-support arch-test",
-        )
-    if "Unable to locate package" in errors[0]:
-        return HostError(
-            f"the guest's root file system could not be made: {errors[0]}",
-            "correct the name under `packages` in the experiment's definition",
-        )
-    return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")
+    if "arch-test" in first or "neither be executed natively" in first:
+        reason = "this machine cannot run programs of the guest's architecture"
+        return HostError(reason, "sudo apt-get install qemu-user-static binfmt-support arch-test")
+    hint = "make setup"
+    if "Unable to locate package" in first:
+        hint = "correct the name under `packages` in the experiment's definition"
+    return HostError(f"the guest's root file system could not be made: {first}", hint)
 
 
 GUEST = "guest"
 """The guest's name in inventories."""
+_ROLES = ("survey", "base", "tuning", "delegation", "storage")
 _INPUTS = (
-    *(
-        "ansible/ansible.cfg",
-        "ansible/site.yml",
-        *(
-            f"ansible/roles/{role}"
-            for role in ("survey", "base", "tuning", "delegation", "storage")
-        ),
-    ),
+    *("ansible/ansible.cfg", "ansible/site.yml", *(f"ansible/roles/{role}" for role in _ROLES)),
     *("cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice"),
 )
-"""The files applied to the guest.
-
-The roles for the controller and for the agent are not among them.
-"""
+"""The files applied to the guest: without the roles for the controller and for the agent."""
 GUEST_SETTINGS = {
     "pagecage_data_dir": "/data",
     "pagecage_data_device": "none",
@@ -194,7 +166,6 @@ WITHOUT_AGENT = ("--skip-tags", "agent")
 
 
 def provisioning_key(project_dir: Path) -> str:
-    """Return a key over all inputs of provisioning."""
     digest = hashlib.sha256(json.dumps(GUEST_SETTINGS, sort_keys=True).encode())
     tops = [project_dir / name for name in _INPUTS]
     files = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top])]
@@ -219,16 +190,13 @@ def provision_image(
 
 
 def is_provisioned(project_dir: Path, image: GuestImage) -> bool:
-    """Return whether the present roles were applied before the image's first boot."""
-    return image.provisioned.exists() and image.provisioned.read_text() == provisioning_key(
-        project_dir
-    )
+    key = provisioning_key(project_dir)
+    return image.provisioned.exists() and image.provisioned.read_text() == key
 
 
 def provision_guest(
     project_dir: Path, scratch: Path, target: SshTarget, progress: Progress
 ) -> None:
-    """Apply site.yml to the guest. Raises HostError naming the failed task."""
     progress("provisioning the guest with Ansible (about 60 s, once)")
     run_on_guest(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
 
@@ -241,11 +209,7 @@ def run_on_guest(
 
 
 def _run(
-    project_dir: Path,
-    scratch: Path,
-    variables: Mapping[str, object],
-    name: str,
-    words: Sequence[str],
+    project_dir: Path, scratch: Path, variables: JsonView, name: str, words: Sequence[str]
 ) -> HostResult:
     inventory = scratch / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {GUEST: variables}}}))
@@ -302,9 +266,10 @@ def ensure_image(
             require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
             progress("unpacking the guest's image (once)")
             part.mkdir(mode=0o700)
-            unpacked = GuestImage(part)
-            unpack(packed, unpacked)
-            unpacked.identity.chmod(0o600)  # ssh rejects a private key that other users can read
+            unpack(packed, GuestImage(part))
+            GuestImage(part).identity.chmod(
+                0o600
+            )  # ssh rejects a private key that other users can read
         else:
             _build(part, recipe, progress, provision)
         write_contents(GuestImage(part), recipe)
@@ -321,7 +286,14 @@ def _build(
 ) -> None:
     require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
     require_free_space(part.parent, BUILD_BYTES, "building the guest's image")
-    progress(_announcement(recipe))
+    packages = f"{archive_of(recipe.suite).distribution} packages"
+    what, time = f"the guest's image from {packages}", "about 60 s"
+    if is_foreign_target():
+        what, time = f"{what} for {recipe.arch}, whose scripts are emulated", "about 20 minutes"
+    elif recipe.extra_packages:
+        names = ", ".join(recipe.extra_packages)
+        what, time = f"a guest's image with {names} from {packages}", "1 to 3 minutes"
+    progress(f"building {what} ({time}, once)")
     part.mkdir(mode=0o700)
     image = GuestImage(part)
     for name in ("id_ed25519", "host_key"):
@@ -343,19 +315,6 @@ def _build(
         shutil.rmtree(image.tree)
     else:
         _build_as_user(image, recipe)
-
-
-def _announcement(recipe: ImageRecipe) -> str:
-    packages = f"{archive_of(recipe.suite).distribution} packages"
-    if is_foreign_target():
-        return (
-            f"building the guest's image from {packages} for {recipe.arch}, whose scripts are"
-            " emulated (about 20 minutes, once)"
-        )
-    if not recipe.extra_packages:
-        return f"building the guest's image from {packages} (about 60 s, once)"
-    names = ", ".join(recipe.extra_packages)
-    return f"building a guest's image with {names} from {packages} (1 to 3 minutes, once)"
 
 
 def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:

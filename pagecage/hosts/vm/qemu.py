@@ -87,20 +87,17 @@ class QmpClient:
         return str(self.execute("query-status")["status"])
 
     def forwarded_port(self) -> int:
-        """Return the loopback port that QEMU forwards to the guest's ssh."""
         table = self.execute("human-monitor-command", command_line="info usernet")
         return parse_forwarded_port(table)
 
     def close(self) -> None:
-        """Close the connection; QEMU continues."""
         if not self._loop.is_closed():
             self._wait(self._disconnect())
             self._loop.close()
 
     async def _disconnect(self) -> None:
-        with contextlib.suppress(
-            QMPError, OSError, EOFError
-        ):  # QEMU may have closed the connection first
+        # QEMU may have closed the connection first.
+        with contextlib.suppress(QMPError, OSError, EOFError):
             await self._client.disconnect()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -108,7 +105,6 @@ class QmpClient:
 
 
 def parse_forwarded_port(table: str) -> int:
-    """Return the source port in the HOST_FORWARD line of `info usernet`. Raises HostError."""
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if not found:
         raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")
@@ -147,7 +143,6 @@ class GuestMachine:
 
     @property
     def machine_type(self) -> str:
-        """QEMU's machine type."""
         return ARCHITECTURES[self.arch].board.partition(",")[0]
 
     def key_parts(self) -> tuple[str, ...]:
@@ -260,7 +255,6 @@ def qemu_version(program: str) -> str:
 
 
 def kvm_works(image: GuestImage, scratch: Path) -> bool:
-    """Return whether the guest's kernel prints its first line under KVM."""
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
     with errors.open("wb") as output:
@@ -290,7 +284,6 @@ def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[st
 
 
 def has_kvm_error(stderr: str) -> bool:
-    """Return whether QEMU has reported that KVM does not work."""
     return "KVM internal error" in stderr or "failed to set MSR" in stderr
 
 
@@ -324,28 +317,21 @@ class Qemu:
     def __init__(
         self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None
     ) -> None:
-        self.process_id = process_id
-        self.sockets = sockets
+        self.process_id, self.sockets = process_id, sockets
         self.monitor = QmpClient(sockets / QMP_SOCKET)
-        self._log = log
-        self._child = child
+        self._log, self._child = log, child
 
     @classmethod
     def start(
         cls, argv: Sequence[str], sockets: Path, scratch: Path, *, dies_with_parent: bool
     ) -> Qemu:
-        """Start QEMU, stopped, and connect to it.
-
-        With `dies_with_parent` it ends with the calling thread, which must live on. Raises
-        HostError.
-        """
+        """Start QEMU, stopped, and connect to it; it may end with this thread. Raises HostError."""
         log = scratch / "qemu.log"
         started = dying_with_parent(argv) if dies_with_parent else argv
         env = {"TMPDIR": str(scratch)}
         with log.open("wb") as output:
             child = spawn(started, stdout=output, stderr=output, env=env, new_session=True)
-        process_id = identify(child.pid)
-        if process_id is None:
+        if (process_id := identify(child.pid)) is None:
             reason = f"QEMU ended at once: {_last_line(log)}"
             raise HostError(reason, f"run it by hand: {replay(argv)}")
         qemu = cls(process_id, sockets, log, child)
@@ -363,11 +349,9 @@ class Qemu:
 
     @property
     def guest_daemon(self) -> Path:
-        """The socket of the daemon in the guest."""
         return self.sockets / GUEST_DAEMON_SOCKET
 
     def alive(self) -> bool:
-        """Return whether the process is running."""
         return is_alive(self.process_id)
 
     def check(self) -> None:
@@ -404,7 +388,5 @@ def _last_line(log: Path) -> str:
 def console_tail(console: Path, lines: int = 12) -> str:
     """Return the last lines of the guest's serial console, for a guest that does not boot."""
     text = console.read_text(errors="replace") if console.exists() else ""
-    return (
-        os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:])
-        or "(the console is empty)"
-    )
+    tail = os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:])
+    return tail or "(the console is empty)"

@@ -16,10 +16,10 @@ from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress
-from pagecage.hosts.ssh import SharedConnection, SshTarget, push, ssh_argv
+from pagecage.hosts.ssh import CONNECT_SECONDS, SharedConnection, SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import FileBelow, GuestCache, keep_newest
+from pagecage.hosts.vm.disks import DIRECTORIES
 from pagecage.hosts.vm.guest_client import SCRIPT, set_clock, start_argv
-from pagecage.hosts.vm.guest_host import DIRECTORIES
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
 from pagecage.hosts.vm.qemu import GuestMachine, Qemu, console_tail, make_sockets_dir, qemu_argv
 from pagecage.process import run
@@ -62,7 +62,6 @@ class SavedState:
 
 
 def root_target(image: GuestImage, port: int) -> SshTarget:
-    """Return the guest's root account behind a loopback port."""
     return SshTarget("127.0.0.1", port, "root", image.identity, image.known_hosts, HOST_KEY_ALIAS)
 
 
@@ -78,37 +77,51 @@ def ensure_state(
     parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
     state = SavedState(cache.states / text_sha256("\0".join(parts))[:16], image, machine)
 
-    def make(part: SavedState) -> None:
-        began = time.monotonic()
+    def boot(part: SavedState) -> Qemu:
         run([*_OVERLAY, "-F", "raw", "-b", image.disk, part.disk])
-        qemu = boot(cache, part, progress)
-        try:
-            connection = _connect(cache, part, qemu)
-            try:
-                provision(connection.target, progress)
-                progress("settling and saving the machine state")
-                run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
-                run(ssh_argv(connection.target, start_argv()))
-            finally:
-                connection.close()
-            save(qemu, part, began)
-        finally:
-            qemu.quit()
+        progress("booting the guest (about 30 s, once)")
+        qemu = _started(cache, part, part.disk)
+        qemu.monitor.execute("cont")
+        return qemu
 
-    return _made(cache, state, machine.memory_bytes // 2, make)
+    def settle(qemu: Qemu) -> None:
+        connection = _connection(image, qemu, BOOT_SECONDS)
+        try:
+            connection.wait()
+        except HostError as error:
+            tail = console_tail(cache.scratch / "console.log")
+            reason = f"the guest did not boot ({error.message}); its console ends:\n{tail}"
+            raise HostError(reason, "pagecage host rebuild vm") from None
+        with connection as target:
+            provision(target, progress)
+            progress("settling and saving the machine state")
+            run(ssh_argv(target, ["sh", "-c", SETTLE]), timeout_seconds=180)
+            run(ssh_argv(target, start_argv()))
+
+    return _made(cache, state, machine.memory_bytes // 2, boot, settle)
 
 
 def _made(
-    cache: GuestCache, state: SavedState, needed_bytes: int, make: Callable[[SavedState], None]
+    cache: GuestCache,
+    state: SavedState,
+    needed_bytes: int,
+    start: Callable[[SavedState], Qemu],
+    work: Callable[[Qemu], None],
 ) -> SavedState:
     """Return a state, made in a temporary directory that is renamed at the end, if missing."""
     if not state.directory.exists():
-        part = state.directory.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700, parents=True)
+        part = replace(state, directory=state.directory.with_suffix(".part"))
+        shutil.rmtree(part.directory, ignore_errors=True)
+        part.directory.mkdir(mode=0o700, parents=True)
         require_free_space(cache.root, needed_bytes, "the saved machine state")
-        make(replace(state, directory=part))
-        part.rename(state.directory)
+        began = time.monotonic()
+        qemu = start(part)
+        try:
+            work(qemu)
+            _save(qemu, part, began)
+        finally:
+            qemu.quit()
+        part.directory.rename(state.directory)
     os.utime(state.directory)
     keep_newest(state.directory.parent, MOST_STATES)
     return state
@@ -123,29 +136,27 @@ SETTLE = (
 )
 
 
-def boot(cache: GuestCache, state: SavedState, progress: Progress) -> Qemu:
-    """Start the machine from its disk, with writes to the overlay."""
-    progress("booting the guest (about 30 s, once)")
+def _started(
+    cache: GuestCache,
+    state: SavedState,
+    disk: Path,
+    words: Sequence[str] = (),
+    *,
+    dies_with_parent: bool = True,
+) -> Qemu:
     sockets = make_sockets_dir(cache)
-    argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
-    qemu = Qemu.start(argv, sockets, cache.scratch, dies_with_parent=True)
-    qemu.monitor.execute("cont")
-    return qemu
+    argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
+    return Qemu.start([*argv, *words], sockets, cache.scratch, dies_with_parent=dies_with_parent)
 
 
-def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnection:
-    target = root_target(state.image, qemu.monitor.forwarded_port())
-    try:
-        connection = SharedConnection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
-        connection.wait()
-        return connection
-    except HostError as error:
-        tail = console_tail(cache.scratch / "console.log")
-        reason = f"the guest did not boot ({error.message}); its console ends:\n{tail}"
-        raise HostError(reason, "pagecage host rebuild vm") from None
+def _connection(
+    image: GuestImage, qemu: Qemu, limit_seconds: float = CONNECT_SECONDS
+) -> SharedConnection:
+    target = root_target(image, qemu.monitor.forwarded_port())
+    return SharedConnection(target, qemu.sockets, qemu.check, limit_seconds)
 
 
-def save(qemu: Qemu, state: SavedState, began: float) -> None:
+def _save(qemu: Qemu, state: SavedState, began: float) -> None:
     """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection."""
     time.sleep(SESSION_END_SECONDS)
     qemu.monitor.execute("stop")
@@ -164,27 +175,16 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     (state.directory / "about.json").write_text(json.dumps(about))
 
 
-def restore(cache: GuestCache, state: SavedState, *, dies_with_parent: bool) -> Qemu:
-    """Return a new running QEMU in this state, with a temporary overlay. Raises HostError."""
-    return load(cache, state, state.disk, ["-snapshot"], dies_with_parent=dies_with_parent)
-
-
-def load(
-    cache: GuestCache,
-    state: SavedState,
-    disk: Path,
-    words: Sequence[str] = (),
-    *,
-    dies_with_parent: bool = True,
+def restore(
+    cache: GuestCache, state: SavedState, disk: Path | None = None, *, dies_with_parent: bool = True
 ) -> Qemu:
-    """Return a running QEMU with this state's memory on `disk`, of equal contents.
+    """Return a new running QEMU in this state. Raises HostError if QEMU fails.
 
-    `words` are more arguments for QEMU. Raises HostError if QEMU fails.
+    It writes to `disk`, whose contents are those of the state, by default to a temporary overlay.
     """
-    sockets = make_sockets_dir(cache)
-    argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
-    incoming = [*words, "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
-    qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_parent=dies_with_parent)
+    words = ["-snapshot"] if disk is None else []
+    words += ["-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
+    qemu = _started(cache, state, disk or state.disk, words, dies_with_parent=dies_with_parent)
     try:
         # A `cont` before the saved state has arrived is lost.
         deadline = time.monotonic() + RESTORE_SECONDS
@@ -207,7 +207,6 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 
 
 def attach_argv(spool_dir: str) -> list[str]:
-    """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
     script, socket = ATTACH_SCRIPT.read_text(), f"{spool_dir}/{SOCKET_NAME}"
     return ["python3", "-I", "-S", "-c", script, socket, agent_path(spool_dir)]
 
@@ -223,44 +222,32 @@ def ensure_standby_state(
     parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
     directory = base.directory / "standby" / text_sha256("\0".join(parts))[:16]
 
-    def make(part: SavedState) -> None:
+    def start(part: SavedState) -> Qemu:
         progress(
             "starting the agent and saving the machine state (about 20 s, once for each version)"
         )
-        began = time.monotonic()
         run([*_OVERLAY, "-F", "qcow2", "-b", base.disk, part.disk])
-        qemu = load(cache, base, part.disk)
-        try:
-            set_clock(qemu.guest_daemon)
-            target = root_target(base.image, qemu.monitor.forwarded_port())
-            connection = SharedConnection(target, qemu.sockets, qemu.check)
-            try:
-                connection.wait()
-                _start_agent(connection.target, package, tracers)
-            finally:
-                connection.close()
-            save(qemu, part, began)
-        finally:
-            qemu.quit()
+        return restore(cache, base, part.disk)
+
+    def start_agent(qemu: Qemu) -> None:
+        set_clock(qemu.guest_daemon)
+        with _connection(base.image, qemu) as target:
+            push(target, [package.agent], _SPOOL_DIR)
+            push(target, package.programs, f"{_SPOOL_DIR}/bin")
+            run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
+            waiting = (
+                f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do"
+                f" systemctl is-active --quiet {UNIT} || exit 1; sleep 0.2; done"
+            )
+            argv = ssh_argv(target, ["sh", "-c", waiting])
+            if not run(argv, check=False, timeout_seconds=STANDBY_SECONDS).ok:
+                words = f"journalctl --no-pager --lines=1 --output=cat --unit={UNIT}".split()
+                reason = run(ssh_argv(target, words)).stdout.strip()
+                message = f"the agent did not start in the guest: {reason}"
+                raise HostError(message, "pagecage host rebuild vm")
 
     needed_bytes = base.memory.stat().st_size * 3 // 2
-    return _made(cache, replace(base, directory=directory), needed_bytes, make)
-
-
-def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str]) -> None:
-    push(target, [package.agent], _SPOOL_DIR)
-    push(target, package.programs, f"{_SPOOL_DIR}/bin")
-    run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
-    waiting = (
-        f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1;"
-        " sleep 0.2; done"
-    )
-    argv = ssh_argv(target, ["sh", "-c", waiting])
-    if not run(argv, check=False, timeout_seconds=STANDBY_SECONDS).ok:
-        words = f"journalctl --no-pager --lines=1 --output=cat --unit={UNIT}".split()
-        reason = run(ssh_argv(target, words)).stdout.strip()
-        message = f"the agent did not start in the guest: {reason}"
-        raise HostError(message, "pagecage host rebuild vm")
+    return _made(cache, replace(base, directory=directory), needed_bytes, start, start_agent)
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.disk_speed import ASSUMED, disk_speed
+from pagecage.hosts.local import ASSUMED, disk_speed
 
 
 def test_a_disk_is_probed_once_per_boot(tmp_path: Path) -> None:

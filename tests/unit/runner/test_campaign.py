@@ -9,7 +9,7 @@ from typing import Any
 
 from pagecage.process import PIPE, spawn
 from pagecage.runner.campaign import send_request
-from pagecage.runner.frames import Frame, FrameReader
+from pagecage.runner.frame_receiver import Frame, FrameReader
 
 
 def test_a_long_silence_is_the_end_of_a_stream_that_should_end() -> None:

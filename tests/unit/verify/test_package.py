@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.agent_package import (
+    ENTRY,
     OLDEST_PYTHON,
+    module_files,
     verify_bytes,
-    verify_sources,
     write_verify_package,
 )
 from pagecage.process import Completed, run
@@ -119,7 +120,7 @@ def too_new(source: str) -> list[str]:
 
 
 def test_an_older_python_reads_it() -> None:
-    sources = verify_sources()
+    sources = module_files(ENTRY)
     assert len(sources) > 20
     assert {
         name: found for name, path in sources.items() if (found := too_new(path.read_text()))

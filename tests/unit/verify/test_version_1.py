@@ -13,8 +13,7 @@ from pagecage.units import GIB
 from pagecage.verify import verification
 from pagecage.verify.main import lines
 from pagecage.verify.target import Subject
-from pagecage.verify.verification import Verification, verify
-from pagecage.verify.watch import watch
+from pagecage.verify.verification import Verification, verify, watch
 from tests.builders.verified import (
     CONTAINER_ID,
     ON_VERSION_1,

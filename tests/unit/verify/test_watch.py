@@ -15,8 +15,7 @@ from pagecage.verify import verification
 from pagecage.verify.comparison import LimitInForce
 from pagecage.verify.main import lines
 from pagecage.verify.target import Subject
-from pagecage.verify.verification import verify
-from pagecage.verify.watch import LimitUse, Snapshot, summary, watch
+from pagecage.verify.verification import LimitUse, Snapshot, summary, verify, watch
 from tests.builders.verified import EVERY_HIERARCHY, SLICE, VDB, VerifiedMachine
 
 OWN, ABOVE = (Cgroup(unified=Path("/cgroup", name)) for name in ("above/own", "above"))
