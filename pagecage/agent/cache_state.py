@@ -30,12 +30,7 @@ _LOAD_PASSES = 5
 
 
 def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
-    """Evict or load the files and measure the result, and that of caches below the file system.
-
-    Returns the evidence of the record's `cache`. Raises NotPrepared if the state was not reached.
-    Before a setup step the files are only evicted; the step loads them, and `resident` is proven
-    after it.
-    """
+    """Return the `cache` of the record. Raises NotPrepared if the state was not reached."""
     state, fills_itself = run.trial.cache, run.trial.before is None
     files, evidence = program_files.paths, {"requested": run.trial.cache, "charged_to": None}
     run.keep("cache", **evidence)
@@ -58,11 +53,7 @@ def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
 
 
 def _load_all(files: Sequence[Path]) -> list[Residency]:
-    """Load the files until all are resident, in a few passes at most.
-
-    Proactive reclaim may take pages of a large file before its end is read
-    (Documentation/admin-guide/mm/damon/reclaim.rst).
-    """
+    """Load until all are resident: reclaim may take pages before the end (damon/reclaim.rst)."""
     for _ in range(_LOAD_PASSES):
         for path in files:
             load(path)
@@ -98,7 +89,6 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 def run_setup_step(
     run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
 ) -> Json:
-    """Run the setup step, if any; return its evidence. Raises RequirementMissed or NotPrepared."""
     step, trial = run.trial.before, run.trial
     if step is None:
         return {}

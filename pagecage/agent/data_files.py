@@ -19,10 +19,7 @@ from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the regular files among and below the paths, each once, sorted; links are skipped.
-
-    Raises RequirementMissed if there are none, or if the kernel hides their pages.
-    """
+    """Return the sorted regular files; links are skipped. Raises RequirementMissed for none."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
@@ -70,10 +67,7 @@ _COMPRESSED_SHARE = 0.9
 
 
 def _require_random(path: Path, dataset: Dataset) -> None:
-    """Raise HostError if a sample of a dataset of random bytes is compressible or repeats itself.
-
-    Storage may keep such data in fewer blocks, and read less than was asked for.
-    """
+    """Raise HostError if random data are compressible: storage could then read less than asked."""
     if dataset.fill != "random" or dataset.size_bytes < _SAMPLED_PAGES * LEAST_PAGE_BYTES:
         return
     step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
@@ -95,7 +89,6 @@ GENERATOR_VERSION = 2  # pcgen's: the bytes or the sidecar of another version ma
 
 
 def sidecar_of(path: Path) -> Path:
-    """Return the path of the file beside the data that has its checksums."""
     return path.with_name(path.name + ".json")
 
 
@@ -113,7 +106,6 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return the free space that any user may take."""
     return shutil.disk_usage(directory).free
 
 
@@ -131,10 +123,7 @@ def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> N
 def make_room(
     others: Iterable[Path], has_room: Callable[[], bool], tell: Callable[[Path], None] | None = None
 ) -> None:
-    """Remove files and folders that can be made again, the oldest first, until there is room.
-
-    `tell` is called with each before it is removed.
-    """
+    """Remove what can be made again, the oldest first, until there is room; `tell` each before."""
     for other in sorted(others, key=lambda path: path.lstat().st_mtime):
         if has_room():
             return

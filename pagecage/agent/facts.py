@@ -47,7 +47,6 @@ class Kernel:
 
     @property
     def has_btf(self) -> bool:
-        """True if the kernel describes its own types, which fentry and casts need."""
         return (self._sys / "kernel/btf/vmlinux").exists()
 
     @property
@@ -61,7 +60,6 @@ class Kernel:
         return next((folder for folder in folders if os.access(folder, os.R_OK | os.X_OK)), None)
 
     def fields(self, tracepoint: str) -> frozenset[str]:
-        """Return the arguments of a tracepoint like block:block_rq_issue; empty without it."""
         events = self.events()
         text = read_text(events / tracepoint.replace(":", "/") / "format") if events else None
         return frozenset(_FIELD.findall(text or ""))
@@ -82,10 +80,7 @@ class Kernel:
 
 
 class Tracefs:
-    """tracefs in its usual place, readable by root alone, for the length of a session.
-
-    A journal in the spool notes the mount, so that the next start can undo that of a killed agent.
-    """
+    """tracefs for the length of a session; a journal tells the next start to unmount it."""
 
     def __init__(self, spool: Path, sys: Path = _SYS) -> None:
         self._journal = RestoreJournal(spool / "tracefs.json")
@@ -136,10 +131,7 @@ _TOOLS = {
 
 
 def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = None) -> Json:
-    """Return everything a reader of records may ask about the host; None for what is not known.
-
-    `disks` has a directory on each disk beside the data directory's, by name. Never raises.
-    """
+    """Return the host's facts; `disks` are directories on other disks by name. Never raises."""
     systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
     return {
         "hostname": platform.node(),
@@ -188,7 +180,6 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """Return the first line with a digit that a tool prints; None if it is not installed."""
     if not find_tool(argv[0]):
         return None
     try:
@@ -288,7 +279,6 @@ def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -
 
 
 def distribution_family(os_release: str) -> str | None:
-    """Return the family of a distribution from the text of os-release(5); None if unknown."""
     for line in os_release.splitlines():
         key, _, value = line.partition("=")
         if key in ("ID", "ID_LIKE"):

@@ -45,10 +45,7 @@ def reflinks(source: Path, target: Path) -> bool:
 
 
 def _clone(source: int, target: int) -> bool:
-    """Make the target share all extents of the source; return False where that is not possible.
-
-    It is emptied first, because btrfs would allocate a last block that is cut.
-    """
+    """Share all extents with the emptied target; return False where that is not possible."""
     os.ftruncate(target, 0)
     try:
         fcntl.ioctl(target, _FICLONE, source)
@@ -103,7 +100,6 @@ def _ranges(descriptor: int, size: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _seek(descriptor: int, offset: int, whence: int, size: int) -> int:
-    """Return the next data or hole from an offset on; `size` if there is none."""
     try:
         return min(size, os.lseek(descriptor, offset, whence))
     except OSError as error:
@@ -200,7 +196,6 @@ class TreeEntry:
 
 
 def scan(root: Path) -> dict[str, TreeEntry]:
-    """Return the entries of a tree by path, without digests; sockets and devices are left out."""
     first: dict[int, str] = {}
     entries: dict[str, TreeEntry] = {}
     for path, status in _walk(root, ROOT):
@@ -263,7 +258,6 @@ def _read_xattrs(path: Path) -> dict[str, str]:
 
 
 def signature(status: os.stat_result) -> Signature:
-    """Return what the kernel changes whenever a file's content or metadata change."""
     return (
         status.st_ino,
         status.st_size,
@@ -339,7 +333,6 @@ class TreeRestore:
         self.changed: dict[str, Pieces] = {}
 
     def run(self) -> None:
-        """Remove what is too much, make what is missing, and write what differs."""
         if self._data.is_symlink() or not self._data.is_dir():
             _remove(self._data)
             self._data.mkdir()
@@ -432,10 +425,7 @@ def _remove(path: Path) -> None:
 
 
 def _set_metadata(path: Path, entry: TreeEntry) -> None:
-    """Set owner, mode, extended attributes and mtime where they differ, in this order.
-
-    A change of owner clears bits of the mode and the capabilities of a file (chown(2)).
-    """
+    """Set owner, mode, attributes and mtime in this order: chown(2) clears bits of the mode."""
     status = path.lstat()
     if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
         os.chown(path, entry.uid, entry.gid, follow_symlinks=False)

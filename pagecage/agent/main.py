@@ -119,7 +119,6 @@ def _shell(request: str) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Run a verb of `_USAGE`; return an exit status of docs/EXIT_CODES.md."""
     if argv[:1] == ["run"]:
         return _run()
     if len(argv) >= 3 and argv[0] == "standby":

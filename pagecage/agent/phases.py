@@ -129,11 +129,7 @@ def prepare(run: TrialRun) -> Prepared:
 
 
 def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
-    """Set read-ahead and split requests as the provider of each disk counts them.
-
-    Keep all queue settings and the read latency. In a stack of devices every layer is set, since a
-    file's read-ahead is that of the topmost device.
-    """
+    """Set read-ahead on every layer, and the split of requests as each provider counts them."""
     trial, own_disk = run.trial, run.request.own_disk
     if trial.read_ahead_kb is not None:
         run.restore_after(run.session.settings)
@@ -201,11 +197,7 @@ def limit_memory(run: TrialRun) -> None:
 
 
 def limit_dirty_pages(run: TrialRun) -> None:
-    """Set the dirty limits of a guest if the trial has any, and keep those in force.
-
-    Raises RequirementMissed. On another machine the limits would slow down every other program that
-    writes.
-    """
+    """Set a guest's dirty limits; they would slow down others. Raises RequirementMissed."""
     wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
     run.keep("dirty_limits", requested=wanted, in_force=limits.read())
     if wanted:
@@ -229,10 +221,7 @@ def _changing_guest(
 
 
 def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Json]:
-    """Make the slice with its limits, run the setup step in it, and start the collectors.
-
-    The last value is the CPU time of all before the collectors start.
-    """
+    """Make the slice, run the setup step, start collectors; return the CPU times before these."""
     program, driver, storage = prepared.program, prepared.driver, prepared.storage
     files = prepared.files.paths
     with run.announced("slice"):
@@ -256,10 +245,7 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Jso
 
 
 def _cpu_times(context: LaunchContext) -> Json:
-    """Return the CPU time of all before the collectors start, or after they have stopped.
-
-    Ticks of 10 ms do not show who was busy in a short measured part, but in the time around it.
-    """
+    """Return CPU times around the measured part, because 10 ms ticks show nobody in a short one."""
     return {
         "monotonic_seconds": time.monotonic(),
         "trial_cpu_usec": cpu_usec(context.processes.counters()),

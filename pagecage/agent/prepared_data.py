@@ -143,11 +143,7 @@ def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signatu
 
 
 def _prove(saved: SavedTree, data: Path, changed: Mapping[str, Pieces]) -> None:
-    """Raise HostError unless the tree equals the original.
-
-    Compared are the metadata of every path, and what was written, as it is on the disk. The other
-    parts of changed files were found equal while they were restored.
-    """
+    """Raise HostError unless all metadata, and on disk all that was written, equal the original."""
     different = difference(saved.entries, scan(data))
     for path, pieces in changed.items():
         if not different and not is_on_disk(saved.original / path, data / path, pieces):
@@ -244,10 +240,7 @@ class DataPreparation:
                     yield Path(word).name, hashlib.file_digest(file, "sha256").hexdigest()
 
     def _make_saved(self, base: Path, original: str) -> SavedTree:
-        """Run the program in the place where the data will be, and save the result.
-
-        Its manifest is written last, so that a directory that was left half made is made again.
-        """
+        """Run the program where the data will be; the manifest, written last, completes them."""
         run, data = self._run, self._data
         if data.copied_to is not None:
             return save(base, original)
@@ -290,11 +283,7 @@ class DataPreparation:
         require_room(base, need_bytes, "a directory")
 
     def make(self, target: Path, datasets: Sequence[Path]) -> list[str]:
-        """Run the program that fills the empty directory `target`; return its command.
-
-        Raises NotPrepared with the last line of its output if it fails, takes too long, or leaves
-        processes behind, which could go on writing.
-        """
+        """Run the program that fills `target`; return its command. Raises NotPrepared."""
         data, values = (
             self._data,
             {
@@ -351,7 +340,6 @@ class DataPreparation:
         return status, has_left, tail.last_line()
 
     def wait(self, process: Process[bytes], name: str) -> int | None:
-        """Return the exit status, and tell the time at intervals; None if the time is over."""
         began, timeout_seconds = time.monotonic(), self._data.timeout_seconds
         while (spent := time.monotonic() - began) < timeout_seconds:
             since = f", since {format_seconds(spent)}" if spent >= 1 else ""

@@ -92,11 +92,9 @@ class FrameStream:
             self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
-        """Send a progress event, for display and for the sampling of the outer host."""
         self._write({"frame": "event", "event": event, **details})
 
     def facts(self, facts: Json) -> None:
-        """Send the host's facts, once per connection."""
         self._write({"frame": "facts", "facts": facts})
 
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
@@ -109,7 +107,6 @@ class FrameStream:
         self._write({"frame": "output", "stream": stream, "length": len(piece)}, piece)
 
     def record(self, record: Record) -> None:
-        """Send a trial's record. It always follows the trial's traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
 
 
@@ -133,10 +130,7 @@ def _frame(header: Json, body: bytes) -> bytes:
 
 
 class AnswerQueue:
-    """Answers of the controller, each with its question, so that late answers are recognised.
-
-    Without a controller (`has_controller` is False) no question has an answer.
-    """
+    """Answers of the controller with their questions; none if `has_controller` is False."""
 
     def __init__(self, *, has_controller: bool = True) -> None:
         self._has_controller = has_controller

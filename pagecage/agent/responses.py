@@ -100,11 +100,7 @@ def is_finite(value: float) -> bool:
 def responses(
     trial: Trial, outcome: str, measured: Measured, maj_min: str, rows: Sequence[Row]
 ) -> dict[str, float | None]:
-    """Return the measured quantities.
-
-    Returns None if the evidence is missing, empty if the measured part did not end. The figures
-    that the workload reports stand beside them. `rows` are the sampler's.
-    """
+    """Return the measured quantities, empty if the measured part did not end."""
     interval = measured.interval
     if interval is None or outcome not in ("ok", "timed_out", "wrong_answer"):
         return {}
@@ -181,7 +177,6 @@ def _growth(counts: Iterable[float | None]) -> float | None:
 
 
 def _written_bytes(measured: Measured, maj_min: str) -> float | None:
-    """Return the bytes written to the disk; without a cgroup, those of all processes."""
     if measured.counters["after"]["cgroup"] is not None:
         return _device_delta(measured, maj_min, "wbytes")
     devices = [measured.counters[moment]["device"] or {} for moment in _MOMENTS]
@@ -204,13 +199,7 @@ _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax
 
 
 def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
-    """Return the largest excess of a trial's reads over each read limit.
-
-    The limit grows from the first read: it is the cage's limit times the time since then.
-
-    `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or
-    without a read.
-    """
+    """Return the most by which reads were ahead of each limit since the first read."""
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
     return {
         name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap])

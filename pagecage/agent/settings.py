@@ -68,10 +68,7 @@ class DirtyLimits:
         return {name: int(text) for name, text in texts.items() if text}
 
     def set(self, wanted: Mapping[str, int]) -> Json:
-        """Set limits in bytes by file name and return them as read back.
-
-        Raises HostError if they differ.
-        """
+        """Set limits in bytes by file name; return them as read back. Raises HostError."""
         self._journal.remember(self.read)
         for name, value in wanted.items():
             self._write(name, value)
@@ -109,10 +106,7 @@ class QueueSettingsJournal:
         self._path = spool / "queue-settings.json"
 
     def set(self, disk: Disk, setting: str, value: str) -> None:
-        """Save the present value unless one is saved; set the new one.
-
-        Raises HostError if the kernel refuses it.
-        """
+        """Save the present value unless one is saved; set the new one. Raises HostError."""
         present = chosen(read_queue_settings(disk).get(setting))
         if present == value:
             return
@@ -130,10 +124,7 @@ class QueueSettingsJournal:
             raise
 
     def restore(self) -> list[str]:
-        """Restore the saved settings; return one sentence per failure.
-
-        What failed is kept for the next start, except for a disk that is gone.
-        """
+        """Restore; return a sentence per failure, which is kept unless the disk is gone."""
         failures, kept = [], dict[str, dict[str, str]]()
         for name, settings in self._saved().items():
             disk = Disk(name, "", f"/dev/{name}", "", "")
@@ -176,7 +167,6 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> Json:
-        """Reserve memory until `wanted_bytes` are MemAvailable. Raises HostError if it cannot."""
         drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_RESERVATION_TRIES):

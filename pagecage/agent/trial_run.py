@@ -28,11 +28,7 @@ class NotPrepared(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of an attempt, with its error message and the requirements that the host misses.
-
-    `phase` is the phase that the outcome is attributed to, or None for the phase in which the
-    attempt ended.
-    """
+    """Outcome of an attempt; `phase` is the one to blame, None for that in which it ended."""
 
     outcome: str
     error: str | None = None
@@ -68,8 +64,7 @@ class Measured:
 class Journal(Protocol):
     """Saved settings of the machine; `restore` returns one sentence per failure."""
 
-    def restore(self) -> list[str]:
-        """Restore the settings."""
+    def restore(self) -> list[str]: ...
 
 
 @dataclass
@@ -100,7 +95,6 @@ class TrialRun:
 
     @property
     def data_dir(self) -> Path:
-        """The data directory of the session, which all its trials share."""
         return Path(self.session.request.data_dir)
 
     def keep(self, section: str, disk: str = DATA_DISK, /, **values: Any) -> None:
@@ -111,7 +105,6 @@ class TrialRun:
         sections.setdefault(section, {}).update(values)
 
     def add_error(self, sentence: str) -> None:
-        """Append a sentence to the record's error; the outcome stays."""
         self.ending = replace(self.ending, error=f"{self.ending.error or ''} {sentence}".strip())
 
     def restore_after(self, journal: Journal) -> None:
@@ -131,7 +124,6 @@ class TrialRun:
             raise NotPrepared(error.message) from None
 
     def tell(self, text: str) -> None:
-        """Show the controller a step."""
         self.session.stream.event("step", text=text)
 
     @contextmanager
@@ -147,7 +139,6 @@ class TrialRun:
 
     @contextmanager
     def announced(self, phase: str) -> Iterator[None]:
-        """Enter a phase, and tell the controller."""
         with self.timed(phase):
             self.session.stream.event("phase", trial_id=self.trial.trial_id, phase=phase)
             yield

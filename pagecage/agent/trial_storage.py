@@ -47,7 +47,6 @@ class TrialStorage:
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make a disk with room for the data, and mount it. Raises PagecageError."""
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -97,7 +96,6 @@ def _first_node(*names: Path) -> Path:
 
 
 def _delay(node: Path, milliseconds: int) -> Path:
-    """Make a device over another that delays reads but not writes."""
     if not find_tool("dmsetup"):
         raise HostError("dmsetup is not installed", "apt-get install dmsetup")
     run(["modprobe", "dm-delay"], timeout_seconds=30)
@@ -108,7 +106,6 @@ def _delay(node: Path, milliseconds: int) -> Path:
 
 
 def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
-    """Remove whatever make_storage made, even in part; return the names of what was there."""
     mount_point = spool / "storage"
     removed = []
     if mount_point.is_mount():
@@ -202,11 +199,7 @@ def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:
-    """Make the volume's file if it is missing or too small; return whether it is new.
-
-    Its space is reserved where the file system can: so a disk cannot become full under a trial, and
-    writes at the same time need not wait for each other's allocation (ext4_dio_write_checks()).
-    """
+    """Return whether the file was made, with its space reserved for writes at the same time."""
     if file.exists() and file.stat().st_size >= size_bytes:
         return False
     file.unlink(missing_ok=True)
@@ -226,11 +219,7 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
 
 
 def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
-    """Show the volume's copy of some folders of the data directory in their place.
-
-    So a command finds the files that a replay copied to this host on the volume, under the paths
-    that it was given. A copy that is as the original is kept.
-    """
+    """Bind the volume's copies over folders, so that commands find them under their paths."""
     mount_point = mounted.storage.mount_point
     for name in names:
         original, copy = data_dir / name, mount_point / name

@@ -55,7 +55,6 @@ class VolumeServer:
 
     @classmethod
     def start_fuse(cls, program: Path, file: Path, folder: Path, log: Path) -> VolumeServer:
-        """Serve a file as the file SERVED_FILE of a folder, as `start` does. Only root may."""
         at = folder / SERVED_FILE
         at.touch()
         control = folder / CONTROL_SOCKET
@@ -126,7 +125,6 @@ def _remove_sockets(directory: Path) -> None:
 
 
 def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
-    """Return the command that serves a file (nbdkit(1))."""
     options = ["--foreground", "--unix", str(sockets / DATA_SOCKET), "--threads", str(THREADS)]
     control = f"control={sockets / CONTROL_SOCKET}"
     return ["nbdkit", *options, str(plugin), f"file={file}", control]
@@ -138,10 +136,7 @@ def require_nbdkit() -> None:
 
 
 def require_c_library(plugin: Path) -> None:
-    """Raise HostError if the plugin was linked with a newer glibc, or if this machine has another.
-
-    The workloads are static; the plugin is loaded by the machine's own nbdkit.
-    """
+    """Raise HostError unless this machine's glibc can load the plugin into its own nbdkit."""
     found = _GLIBC_SYMBOLS.findall(plugin.read_bytes())
     needed = max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
     present = glibc_version()
@@ -274,7 +269,6 @@ def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
 
 
 def is_mounted(path: Path) -> bool:
-    """Return whether something is mounted here. The kernel's list tells it of dead servers too."""
     text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     return any(mount.mount_point == str(path) for mount in parse_mountinfo(text))
 
@@ -373,7 +367,6 @@ def path_latency_us(node: Path, command: Callable[[JsonView], Json]) -> float:
 
 
 def _reads_us(node: Path) -> Iterator[list[float]]:
-    """Yield the times of reads at random, one after another, on each of some CPUs."""
     chosen, allowed = random.Random(1), os.sched_getaffinity(0)
     cpus = sorted(allowed)[:_MOST_CPUS]
     device = os.open(node, os.O_RDONLY | os.O_DIRECT)

@@ -165,7 +165,6 @@ Property = tuple[str, tuple[str, Any]]
 
 @contextmanager
 def connected(path: Path) -> Iterator[UnitMethods]:
-    """Yield a connection to the manager on this socket. Raises HostError if it breaks off."""
     try:
         with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as stream:
             peer.settimeout(_MOST_SECONDS)
@@ -222,10 +221,7 @@ class UnitMethods:
         return answer.arguments()
 
     def _take(self) -> Received | None:
-        """Read the next message; keep the result of a job that it announces.
-
-        Returns None for any other signal. There are ten for a call, which are not worth decoding.
-        """
+        """Read a message; keep the result of a job. Return None for other signals: ten a call."""
         start = self._read(FIXED_BYTES)
         data = start + self._read(length_of(start) - FIXED_BYTES)
         if start[KIND_BYTE] == SIGNAL and _JOB_REMOVED.encode() not in data:
@@ -264,7 +260,6 @@ def _property(name: str, value: str) -> Property:
 def scope_properties(
     slice_unit: str, pid: int, more: Mapping[str, str], description: str = "workload of a trial"
 ) -> list[Property]:
-    """Return the properties of a scope around a process; systemd forgets an empty one."""
     return [
         ("Description", ("s", description)),
         ("CollectMode", ("s", "inactive-or-failed")),

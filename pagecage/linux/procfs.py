@@ -62,7 +62,6 @@ def _nested(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
-    """Parse `KEY SUB=VALUE ...` lines (io.stat); a device that was never busy is a bare key."""
     return {
         key: {name: int(value) for name, value in row.items() if value.isdigit()}
         for key, row in _nested(text).items()
@@ -164,7 +163,6 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = PROC) -> bool:
-    """Return whether a socket listens in a network namespace of the processes, such as "self"."""
     files = (proc / str(pid) / "net" / name for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(read_text(file) or "") for file in files)
 
@@ -184,10 +182,7 @@ _CPU_PARTS = {  # lscpu-arm.c of util-linux
 
 
 def cpu_model(cpuinfo: str) -> str | None:
-    """Return the name of the first processor; None if /proc/cpuinfo states none.
-
-    x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
-    """
+    """Return the first CPU's name; arm64 states MIDR_EL1 (arch/arm64/kernel/cpuinfo.c)."""
     lines = (line.partition(":") for line in cpuinfo.split("\n\n", 1)[0].splitlines())
     first = {name.strip(): value.strip() for name, _, value in lines}
     if "model name" in first:
@@ -286,7 +281,6 @@ def process_settings(pid: int, proc: Path = PROC) -> Json:
 
 
 def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
-    """Return a cgroup's CPUs and weights, from its directories in each hierarchy."""
     found = {}
     for key, names in _OF_CGROUP.items():
         texts = (_text(one / name) for one in directories for name in names)

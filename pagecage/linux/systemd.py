@@ -44,13 +44,11 @@ class Systemd:
         return CGROUP_ROOT / f"user.slice/user-{uid}.slice/user@{uid}.service" / PARENT
 
     def control_directory(self) -> Path:
-        """Return the directory of drop-ins made by `set-property --runtime` (systemctl(1))."""
         if not self.user:
             return Path("/run/systemd/system.control")
         return runtime_dir() / "systemd/user.control"
 
     def has_user_manager(self) -> bool | None:
-        """Return whether this user's own manager listens; None for the system's."""
         return user_socket().exists() if self.user else None
 
     def socket(self) -> Path:
@@ -107,12 +105,7 @@ class Systemd:
         run(command, check=False, timeout_seconds=30)
 
     def remove(self, unit: str) -> None:
-        """End everything in the slice; remove the slice and its drop-ins.
-
-        The drop-ins are deleted directly: `systemctl revert` also reloads the whole manager, which
-        costs more than all the rest of a trial's overhead. systemd forgets a stopped slice, so
-        nothing reads old drop-ins again.
-        """
+        """End and remove the slice. `systemctl revert` would reload all to forget drop-ins."""
         cgroup = self.parent_cgroup() / unit
         for _ in range(_STOP_TRIES):
             reason = self._stop(unit)
@@ -168,7 +161,6 @@ def scope_name(unit: str) -> str:
 
 
 def systemd_version(systemctl_output: str) -> int:
-    """Return 257 for "systemd 257 (257.13-1~deb13u1)", of `systemctl --version`; 0 for none."""
     words = systemctl_output.split()
     number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
     return int(number) if number.isdigit() else 0

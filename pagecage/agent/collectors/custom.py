@@ -64,10 +64,7 @@ class ArrivedLine:
 
 
 class CustomOutput:
-    """A thread that reads a process's output to its end or to the bound.
-
-    `on_flood` is called once, by the thread, when the bound is exceeded. What follows is dropped.
-    """
+    """A thread that reads output to its end or the bound, at which it calls `on_flood` once."""
 
     def __init__(self, process: Process[bytes], on_flood: Callable[[], None]) -> None:
         self._process, self._on_flood = process, on_flood
@@ -79,7 +76,6 @@ class CustomOutput:
         self._thread.start()
 
     def lines(self) -> Iterator[ArrivedLine]:
-        """Yield the lines so far, without blank ones."""
         with self._changed:
             raw = list(self._lines)
         for arrived, line in raw:
@@ -150,10 +146,7 @@ class CustomEvidence:
     lost_events: int = 0
 
     def gaps(self) -> list[float]:
-        """Return the silences of the measured part that are too long, in seconds.
-
-        The end of a collector is a finding of its own, and so is a late first line.
-        """
+        """Return the silences that are too long, in seconds, between the first and last line."""
         times = [one.t for one in self.values]
         last = self.end if self.ended_at is None else min(self.end, self.ended_at)
         first = max(self.begin, min(times, default=self.begin))
@@ -261,10 +254,7 @@ def with_trial_filter(text: str) -> str:
 
 
 def check_script(script: Path) -> str | None:
-    """Return bpftrace's first error about a script, with its place; None if it can be attached.
-
-    All probes are attached and detached again. Raises nothing: a check that takes too long fails.
-    """
+    """Attach all probes of a script and detach them; return bpftrace's first error, or None."""
     with TemporaryDirectory(prefix="pagecage-script-") as folder:
         path = Path(folder, script.name)
         path.write_text(with_trial_filter(script.read_text()))

@@ -181,10 +181,7 @@ _OVERLAY = ("overlay2", "overlay")
 
 
 def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
-    """Load the image unless the engine has it. Return its entry for a record, with its layers.
-
-    Raises HostError if the engine cannot load it, or does not tell where its layers are.
-    """
+    """Load the image if it is missing; return its entry for a record. Raises HostError."""
     found = engine.inspect_image(image.image_id) or _load(engine, image)
     user = str((found.get("Config") or {}).get("User") or "")  # empty for root
     return {
@@ -251,7 +248,6 @@ class _Entry(tarfile.TarInfo):
 
 
 def open_archive(path: Path) -> tarfile.TarFile:
-    """Open the archive of an image. It and its reader raise UNLOADABLE."""
     return tarfile.open(path, "r:*", tarinfo=_Entry)
 
 
@@ -281,11 +277,7 @@ def load_archive(program: str, archive: Path, image_id: str) -> None:
 
 
 def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
-    """Write an archive of the image alone, with its own name in place of the archive's names.
-
-    The image is chosen by the digest of its configuration. Raises ValueError if it is missing, and
-    UNLOADABLE for a file that is not such an archive.
-    """
+    """Write an archive of the image alone. Raises ValueError if it is missing, and UNLOADABLE."""
     with open_archive(archive) as source, tarfile.open(fileobj=out, mode="w|") as target:
         for entry in json.loads(_small(source, _CONTENTS)):
             config = _small(source, entry["Config"])
@@ -321,11 +313,7 @@ def _add(target: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
 
 
 def layer_directories(program: str, found: JsonView) -> tuple[Path, ...]:
-    """Return the directories of an image's layers, the uppermost first.
-
-    `found` is an entry of `docker image inspect` or `podman image inspect`. Raises HostError for a
-    storage driver without such directories.
-    """
+    """Return the directories of an image's layers, uppermost first. Raises HostError for none."""
     graph = found.get("GraphDriver") or {}
     data = graph.get("Data") or {}
     joined = (data.get("UpperDir"), data.get("LowerDir"))
@@ -404,7 +392,6 @@ def variables_file(context: LaunchContext) -> Path:
 
 
 def write_variables(image: ImageSpec, path: Path) -> None:
-    """Write them for --env-file; an argument would be visible to every user of the host."""
     if not image.environment:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -89,10 +89,7 @@ class ContainerEngine:
         self.run("image", "rm", "--force", name)
 
     def _idle_units(self) -> tuple[str, ...]:
-        """Return Docker's units that are inactive; none of them if the engine is running.
-
-        Without systemd an engine is started by hand.
-        """
+        """Return Docker's inactive units; none if the engine runs, or is started by hand."""
         if not find_tool("systemctl"):
             return ()
         states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()

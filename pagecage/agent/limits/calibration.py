@@ -57,7 +57,6 @@ class LimitMeter:
         return self.bucket.rate > self.bucket.base
 
     def charge(self, moved: Mapping[str, float], seconds: float) -> None:
-        """Charge the I/O since the last call, by io.stat key."""
         used = {prop: moved.get(key, 0.0) for prop, key in self.counters.items()}
         self.bucket = self.bucket.after(sum(used.values()), seconds)
         self._recent.append((seconds, used))
@@ -75,7 +74,6 @@ class LimitMeter:
         )
 
     def wanted(self) -> dict[str, int]:
-        """Return the limit of each property to be set now."""
         cap = self.bucket.cap
         if not self._is_mixed:
             caps = dict.fromkeys(self.counters, cap)
@@ -115,7 +113,6 @@ def meters(cage: Cage) -> Iterator[LimitMeter]:
 
 
 def shares(cage: Cage, kind: str) -> bool:
-    """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
     caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
     return (
         bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
@@ -123,7 +120,6 @@ def shares(cage: Cage, kind: str) -> bool:
 
 
 def shares_all(cage: Cage) -> bool:
-    """Return whether the cage has I/O limits and reads and writes share all of them."""
     kinds = [
         kind
         for kind, properties in SHARED_PROPERTIES.items()
@@ -203,10 +199,7 @@ class Calibrator:
         return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, JsonView]:
-        """Return a Calibration as JSON by property.
-
-        `read_from` is larger than a few seconds of the limit.
-        """
+        """Return a Calibration as JSON by property; `read_from` lasts for seconds at the limit."""
         key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
         if key not in self._known:
             found = {n: self._drive(n, cap, read_from) for n, cap in cage.properties.items()}
@@ -333,7 +326,6 @@ def judge_driven(
 
 
 def remove_scratch(data_dir: Path) -> None:
-    """Remove the file of write calibration. Raises PagecageError if that fails."""
     try:
         (data_dir / SCRATCH).unlink()
     except OSError as error:

@@ -31,10 +31,7 @@ SLOW = 1.5
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Fidelity in one `aspect`: `io_size`, `merged`, `combined` or `latency`.
-
-    `state` is `exact`, `stricter` or `looser` than at the provider, or `absent`.
-    """
+    """Fidelity in `io_size merged combined latency`: `exact stricter looser` or `absent`."""
 
     aspect: str
     state: str
@@ -93,10 +90,7 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
 
 
 def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
-    """Return the fidelity to a provider that merges adjacent I/Os before it counts.
-
-    io.max does not merge, which affects sequential reads with a small read-ahead window.
-    """
+    """Return the fidelity to a provider that merges adjacent I/Os, which io.max does not."""
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
         reason = (
@@ -122,7 +116,6 @@ def combined(not_shared_reason: str) -> Fidelity:
 
 
 def not_shared_reason(cage: Cage, facts: JsonView) -> str:
-    """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
     may_rewrite = may_rewrite_io_max(facts)
@@ -130,18 +123,13 @@ def not_shared_reason(cage: Cage, facts: JsonView) -> str:
 
 
 def latency_floor_us(cage: Cage) -> int | None:
-    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
 def no_floor_reason(
     trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")
 ) -> str:
-    """Return why no disk with a latency can be made for a trial; empty if it can.
-
-    The disk is in memory (null_blk), so memory must hold the files twice: on the disk and in the
-    page cache.
-    """
+    """Return why no disk with a latency can be made; it is in memory, like its cached pages."""
     if not trial.datasets:
         return (
             "the program's files are not made by pagecage, so they cannot be put on a disk made for"
@@ -188,7 +176,6 @@ _MOST_REFUSED = 5
 
 
 def rewrites_io_max(cage: Cage, facts: JsonView) -> bool:
-    """Return whether the cage needs a controller and the kernel supports rewriting io.max."""
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
@@ -227,7 +214,6 @@ class IoMaxController(Collector):
         self._thread.start()
 
     def begin(self) -> None:
-        """Reset the buckets to the cage's levels: they refill while the scope starts."""
         with self._lock, self._ending_early():
             for meter, bucket in zip(self._meters, self._buckets_at_start, strict=True):
                 meter.bucket = bucket
@@ -315,12 +301,7 @@ class IoMaxController(Collector):
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
 
     def _write(self, changed: dict[str, int]) -> None:
-        """Write limits.
-
-        A write that does not read back is repeated at the next tick, up to _MOST_REFUSED times.
-        systemd may rewrite the slice's values between the write and the read-back, when a scope
-        starts in it.
-        """
+        """Write limits, again after a wrong read-back: systemd rewrites them as scopes start."""
         try:
             write_io_max(self._cgroup, self._maj_min, changed)
             self._refused = 0

@@ -31,11 +31,7 @@ _NO_LIMIT = volume_model(Cage("", {}), 0)
 
 
 class SimulatedVolume:
-    """The volume of one trial. Every method raises HostError if the volume does not answer.
-
-    `path` names the path between the program and the server, with the time that it adds to a
-    request if that is known. Replies are sent so much earlier.
-    """
+    """The volume of one trial, reached by `path`. Every method raises HostError if it is silent."""
 
     def __init__(self, command: Command, path: JsonView | None = None) -> None:
         self._command, self.path = command, path or {"kind": QEMU}
@@ -54,7 +50,6 @@ class SimulatedVolume:
         return self._command({"account": True})
 
     def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
-        """Put a cage in force. Raises HostError if the volume then has another model."""
         model = volume_model(cage, seed)
         if path_us := self.path.get("latency_us"):
             model["path_us"] = path_us
@@ -102,11 +97,7 @@ def _exact(aspect: str, reason: str) -> Fidelity:
 
 
 def sound_account(volume: SimulatedVolume) -> Json:
-    """Return the account of a volume whose file served every request.
-
-    Raises HostError if the file could not, as on a full disk: the program has met an error that is
-    not the volume's.
-    """
+    """Return a volume's account. Raises HostError if its file failed, as on a full disk."""
     account = volume.account()
     if error := account["pcvolume"].get("last_error"):
         raise HostError(

@@ -95,7 +95,6 @@ _EMPTY_SECONDS = 0.3
 @dataclass
 class _CommandObservation(ProgramObservation):
     def is_done(self, command: CommandSpec) -> bool:
-        """True if there is nothing to wait for."""
         if self.escaped or self.ready_at is not None:
             return True
         return self.exited_at is not None and not (command.serves and self.left_behind)
@@ -136,7 +135,6 @@ class CommandProgram:
         return ProgramFiles(files, self._disk(storage, files))
 
     def require_program(self, program: str, storage: Storage) -> None:
-        """Raise RequirementMissed if a shell in the command's directory would not find it."""
         directory = self.spec.directory or ""
         if not self.spec.is_literal:
             program = fill(program, command_places(self.run.request, storage.data_directory))
@@ -188,11 +186,7 @@ class CommandProgram:
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
     ) -> Path | None:
-        """Return the file that calibration reads: the command's largest, or one of pagecage's.
-
-        None if the command's files lie on another disk and the largest is too small, or is to stay
-        in the page cache, from which fio drops a file that it opens.
-        """
+        """Return the largest file, or one of pagecage's; None if fio would uncache or outrun it."""
         if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
             return None
         largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
@@ -205,7 +199,6 @@ class CommandProgram:
         return None if self.trial.cache == "any" else largest
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
-        """Return a command with its places filled in; literal words have only disks' places."""
         storage = caged.storage
         if self.spec.is_literal:
             literal = disk_places(storage.folders)
@@ -267,11 +260,7 @@ class CommandProgram:
         return ["env", *(f"--unset={name}" for name in _ELSEWHERE), f"HOME={home}"]
 
     def _evict(self, files: tuple[Path, ...]) -> int:
-        """Evict what the engine itself has read of cold files, and return these bytes.
-
-        An engine looks the user up in the image's /etc/passwd, and copies the image's files to a
-        new volume, while it makes the container.
-        """
+        """Evict what the engine read of cold files to make the container; return the bytes."""
         if self.spec.image is None or self.trial.cache != "cold":
             return 0
         found = {path: count for path in files if (count := resident_bytes(path))}
@@ -332,7 +321,6 @@ class CommandProgram:
 
 
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
-    """Return the directories of the layers, and the paths that are mounted."""
     if storage.data.is_own:
         kind = storage.data.kind
         raise RequirementMissed.of(

@@ -32,7 +32,6 @@ class StderrTail:
             self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
 
     def lines(self) -> list[str]:
-        """Return the lines without surrounding white space; the first may be cut off."""
         with self._lock:
             return self._bytes.decode(errors="replace").strip().splitlines()
 
@@ -93,7 +92,6 @@ _LONGEST_LINE_BYTES = 1 << 16
 
 
 def gated(argv: Sequence[str]) -> list[str]:
-    """Return the command that waits at the gate and then execs `argv`."""
     return ["sh", "-c", GATE, "sh", *argv]
 
 
@@ -150,7 +148,6 @@ class GatedProcess(TailedProcess):
 
     @property
     def is_over(self) -> bool:
-        """True if the program needs no more input."""
         return self._is_finishing or self.exits_within(0)
 
     def drain_output(self) -> None:
@@ -159,7 +156,6 @@ class GatedProcess(TailedProcess):
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
-        """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
         status = self.end_process(b"it did not end when it was asked to\n")
         self._close_input()

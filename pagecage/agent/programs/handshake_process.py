@@ -181,7 +181,6 @@ class HandshakeProcess(TailedProcess):
         return False
 
     def is_waiting(self) -> bool:
-        """Return whether the workload kept silent since `ready`, as it must until `go`."""
         self._take_rest()
         return self.breach is None
 
@@ -214,7 +213,6 @@ class HandshakeProcess(TailedProcess):
         return status
 
     def _take(self, line: Json | HandshakeBreach) -> bool:
-        """Keep a message; return False if it, or one before it, breaks the protocol."""
         try:
             if isinstance(line, HandshakeBreach):
                 raise line
@@ -234,10 +232,7 @@ class HandshakeProcess(TailedProcess):
                 self._take(line)
 
     def _read_stdout(self, pipe: IO[bytes]) -> None:
-        """Read to the end of output, so that the workload never blocks; keep it up to a breach.
-
-        A last line without newline is dropped: a process that is killed may leave a part of one.
-        """
+        """Read to the end, so that the workload never blocks; drop a last line without newline."""
         is_kept = self._has_handshake
         for line in _lines_of(pipe):
             is_whole = line.endswith(b"\n") or len(line) == LONGEST_LINE_BYTES

@@ -67,14 +67,12 @@ class CacheChecks:
             self._keep(go=start)
 
     def at_go(self, evicted_bytes: int = 0) -> None:
-        """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
             go = self._check(sum(map(resident_bytes, self._caged.files)))
             self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
             self._require()
 
     def at_end(self, interval: MeasuredInterval) -> None:
-        """Check after the measured part; `confirmed` judges it."""
         if not self._is_wanted:
             return
         resident = tuple(map(resident_bytes, self._caged.files))
@@ -95,10 +93,7 @@ class CacheChecks:
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> Json:
-        """Return a check of the cache (record_sections.CacheCheck).
-
-        The trial's counters are read after the residency, so that they cover all resident pages.
-        """
+        """Return a CacheCheck; its counters are read after the residency, to cover all pages."""
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
         cgroup, found = processes.cgroup, {}
         if cgroup is not None:
@@ -140,7 +135,6 @@ def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
 
 
 def _modified_ns(path: Path) -> int:
-    """Return the modification time in ns since 1970, or -1 if the file is gone."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -216,7 +210,6 @@ class ProgramObservation:
             self.escaped = processes.outside(program.main_pid)
 
     def kill_escaped(self) -> None:
-        """Kill the processes that left the cage: stopping the slice does not end them."""
         for member in self.escaped:
             with suppress(OSError):
                 os.kill(member.pid, signal.SIGKILL)
@@ -251,7 +244,6 @@ def exit_to_json(
 
 
 def describe_status(status: int) -> str:
-    """Return an exit status in words; a negative one is the signal that ended the program."""
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
@@ -302,7 +294,6 @@ class MeasuredPart:
         self.read_before()
 
     def confirm_at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Read the driver's limits back and check the cache. Raises as `at_gate`."""
         self.start_seconds = time.monotonic() - self._launched
         self._limits.confirm(self._caged.context, is_over)
         self.require_member(is_over)
@@ -322,11 +313,7 @@ class MeasuredPart:
             )
 
     def read_before(self) -> None:
-        """Drop metadata if the trial wants it, renew the burst credits and read the counters.
-
-        This is the last step before the measured part. Raises RequirementMissed if a limit is not
-        what it was, or if metadata cannot be dropped.
-        """
+        """Drop metadata, renew credits, read counters right before `go`. May raise as at_gate()."""
         caged, conditions = self._caged, self._run.trial.conditions
         self._run.keep("cache", metadata=_drop_metadata(conditions, caged))
         self._limits.require_unchanged(caged.context, rewrites_io_max=bool(caged.controllers))

@@ -84,7 +84,6 @@ def _with(last_line: str | None, sentence: str) -> str:
 
 
 def split_cpus(cpus: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the CPUs of the server, and the last one for the load; a single one is shared."""
     ordered = tuple(sorted(cpus))
     return ordered[:-1] or ordered, ordered[-1:]
 
@@ -103,7 +102,6 @@ def _pin(pids: Iterable[int], cpus: Iterable[int]) -> str | None:
 
 
 def _cpus_of(pid: int) -> list[int]:
-    """Return the CPUs on which a process may run; empty if it has ended."""
     try:
         return sorted(os.sched_getaffinity(pid))
     except OSError:
@@ -120,7 +118,6 @@ class LoadOutput:
         self.total_bytes = 0
 
     def add(self, stream: str, piece: bytes) -> None:
-        """Append a piece of output, unless it is standard error, and drop the oldest."""
         if stream != "stdout":
             return
         with self._lock:
@@ -136,11 +133,7 @@ class LoadOutput:
 
 
 class _LoadProcess(GatedProcess):
-    """One run of the load, supervised so that none of its processes survives it.
-
-    The supervisor is outside the trial's slice, as a trial's without cgroups is, and it reports the
-    CPU time of the load's processes.
-    """
+    """A run of the load under a supervisor outside the slice, which reports its CPU time."""
 
     def __init__(
         self, program: ServiceProgram, caged: Caged, argv: Iterable[str], name: str
@@ -181,7 +174,6 @@ class _LoadProcess(GatedProcess):
         return self._end
 
     def kill(self, signal_name: str = "KILL") -> Json:
-        """Send a signal to every process of the load that has not ended, and return its end."""
         if not self._end:
             self._processes.signal(signal_name)
         return self.await_end()
@@ -302,7 +294,6 @@ class _ServiceRun:
         return False
 
     def _wait(self, ends_within: Callable[[float], bool], until: float) -> bool:
-        """Wait for an end. Returns False at `until`, and when the server has gone."""
         until = min(until, self._part.deadline)
         while (left := until - time.monotonic()) > 0:
             if ends_within(min(left, 0.2)):
@@ -408,11 +399,7 @@ class ServiceProgram(CommandProgram):
     def _end_server(
         self, caged: Caged, server: GatedProcess, seen: _ServiceObservation | None
     ) -> Json:
-        """End the server as systemd does with `KillMode=mixed`; return the record's `exit`.
-
-        Its first process gets the signal; the others are left to it, and get SIGTERM after its end,
-        and SIGKILL at last (systemd.kill(5)).
-        """
+        """End the first process, then the others, as `KillMode=mixed` (systemd.kill(5))."""
         processes, stop_signal = caged.context.processes, "KILL"
         if seen:
             seen.kill_escaped()

@@ -46,7 +46,6 @@ class ReportingProgram:
         files: ProgramFiles,
         slice_cage: Cage,  # noqa: ARG002
     ) -> Path | None:
-        """Return the largest file, the first of equal ones."""
         return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
     def places(self, caged: Caged) -> dict[str, object]:
@@ -54,7 +53,6 @@ class ReportingProgram:
         return places(caged.files, storage.data_dir, self.trial.max_seconds, storage.folders)
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the command line. Raises RequirementMissed."""
         raise NotImplementedError
 
     def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
@@ -105,7 +103,6 @@ class ReportingProgram:
 
 
 def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool = True) -> Ending:
-    """Return the outcome from the evidence, strongest first."""
     status, end, last_line = measured.exit["status"], measured.end, measured.last_line
     awaited = None  # the message that the workload still owed
     if has_handshake and not end:
