@@ -13,8 +13,8 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.data_files import sidecar_of
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.limits.calibration import sound_account
 from pagecage.agent.limits.fidelity import IoMaxController
-from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.protocol import ask
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import TrialRun
@@ -271,9 +271,8 @@ def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> Json:
 
 def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
-        raise RequirementMissed.of(
-            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint
-        )
+        reason = f"limits are not as asked: {'; '.join(wrong)}"
+        raise RequirementMissed.of(Requirement.LIMITS, reason, hint)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,14 @@ from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, ru
 from pagecage.agent.caging import Caged, ProgramFiles, make_cage, prepare_driver
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.facts import describe_disk
-from pagecage.agent.limits import simulated_volume
 from pagecage.agent.limits.calibration import SCRATCH, Calibrator, remove_scratch
-from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, not_shared_reason
+from pagecage.agent.limits.fidelity import (
+    Fidelity,
+    count_as_provider,
+    latency,
+    not_shared_reason,
+    volume_fidelity,
+)
 from pagecage.agent.prepared_data import prepare_data
 from pagecage.agent.programs.registry import PROGRAMS, Program
 from pagecage.agent.responses import responses
@@ -156,7 +161,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
 
 def _count_as_provider(run: TrialRun, cage: Cage, one: TrialDisk) -> list[Fidelity]:
     if one.volume:
-        return simulated_volume.fidelity(cage, one.volume.path)
+        return volume_fidelity(cage, one.volume.path)
     if cage.accounting is None:
         return []
     journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)

@@ -110,9 +110,8 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     """
     began, data = time.monotonic(), work / DATA
     if changed := _changed_path(saved):
-        raise HostError(
-            f"{saved.original} was changed: {changed}", f"rm -r {saved.original.parent}"
-        )
+        reason = f"{saved.original} was changed: {changed}"
+        raise HostError(reason, f"rm -r {saved.original.parent}")
     unchanged = _read_state(work, saved, machine)
     (work / STATE).unlink(missing_ok=True)
     sync_folder(work)
@@ -375,11 +374,8 @@ def _find_programs(word: str) -> list[Path]:
     else:
         found = [Path(path) for path in [shutil.which(word)] if path]
     if not found:
-        raise RequirementMissed.of(
-            Requirement.WORKLOAD,
-            f"there is no program {word!r}, which makes the data",
-            "install it on the host",
-        )
+        reason = f"there is no program {word!r}, which makes the data"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason, "install it on the host")
     return found
 
 

@@ -164,10 +164,8 @@ def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: JsonView) 
     stream.event(event, question=question, **details)
     piece = inbox.take(question, lambda: time.monotonic() > deadline)
     if piece is None:
-        raise HostError(
-            "no controller answers that can reach the machine around this guest",
-            "use HOST=vm outside a fleet",
-        )
+        reason = "no controller answers that can reach the machine around this guest"
+        raise HostError(reason, "use HOST=vm outside a fleet")
     answer: Json = json.loads(piece)
     if "error" in answer:
         raise HostError(answer["error"], answer.get("hint", ""))

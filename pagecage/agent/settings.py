@@ -42,9 +42,8 @@ def _write_number(path: Path, value: int, name: str) -> None:
     try:
         path.write_text(str(value))
     except OSError as error:
-        raise HostError(
-            f"{name} cannot be set to {value}: {error.strerror}", "use HOST=vm"
-        ) from None
+        reason = f"{name} cannot be set to {value}: {error.strerror}"
+        raise HostError(reason, "use HOST=vm") from None
 
 
 _PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
@@ -200,7 +199,6 @@ class MemoryReservation:
     def _meminfo(self, key: str) -> int:
         kib = parse_meminfo(read_text(self._proc / "meminfo") or "").get(key)
         if kib is None:
-            raise HostError(
-                f"/proc/meminfo has no {key}, so that no memory can be taken away", "use HOST=vm"
-            )
+            reason = f"/proc/meminfo has no {key}, so that no memory can be taken away"
+            raise HostError(reason, "use HOST=vm")
         return kib * 1024

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pagecage.agent.data_files import leave_room
+from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
-from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
 from pagecage.agent.trial_run import TrialRun
@@ -248,11 +248,9 @@ def require_distinct(storage: Storage) -> None:
     for name, one in storage.disks.items():
         if (other := taken.setdefault(one.disk.maj_min, name)) != name:
             both = f"{name} and {other} are both {one.disk.node}"
-            raise RequirementMissed.of(
-                Requirement.OTHER_DISK,
-                f"{both}, for which there is one limit",
-                "put the files on different disks",
-            )
+            reason = f"{both}, for which there is one limit"
+            hint = "put the files on different disks"
+            raise RequirementMissed.of(Requirement.OTHER_DISK, reason, hint)
 
 
 def require_cgroup_writeback(cage: Cage, storage: Storage) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+from pagecage.agent import collectors
 from pagecage.agent.collectors.collector import (
     Collector,
     CollectorContext,
@@ -15,7 +17,6 @@ from pagecage.agent.collectors.collector import (
     Figures,
 )
 from pagecage.agent.collectors.custom import CustomCollector, check_script
-from pagecage.agent.collectors.registry import make_collector
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.tracer import TracedTrial
 from pagecage.agent.drivers.driver import LaunchContext
@@ -37,9 +38,8 @@ def require_scripts(run: TrialRun) -> None:
     scripts = [spec for spec in run.trial.own_collectors if spec.is_script]
     if scripts and not find_tool("bpftrace"):
         if any(spec.required for spec in scripts):
-            raise RequirementMissed.of(
-                Requirement.SCRIPT, "bpftrace is not installed", "pagecage host provision HOST"
-            )
+            reason = "bpftrace is not installed"
+            raise RequirementMissed.of(Requirement.SCRIPT, reason, "pagecage host provision HOST")
         return
     checked, missed = run.session.checked_scripts, []
     for spec in scripts:
@@ -53,6 +53,14 @@ def require_scripts(run: TrialRun) -> None:
             missed.append(MissedRequirement(Requirement.SCRIPT, reason, hint))
     if missed:
         raise RequirementMissed(missed)
+
+
+def make_collector(name: str, context: CollectorContext) -> Collector:
+    """Return the collector with this name, which imports the module of no other."""
+    module = import_module(f"{collectors.__name__}.{name.replace('-', '_')}")
+    [kind] = {one for one in vars(module).values() if getattr(one, "name", "") == name}
+    made: Collector = kind(context)
+    return made
 
 
 class TrialCollectors:

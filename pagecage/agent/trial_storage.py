@@ -82,9 +82,8 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
         (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
-        raise HostError(
-            f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm"
-        ) from None
+        reason = f"null_blk cannot be set up: {error.strerror} ({error.filename})"
+        raise HostError(reason, "use HOST=vm") from None
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
 
 
@@ -127,9 +126,8 @@ def _remove_null_blk(configfs: Path) -> None:
         (configfs / "power").write_text("0")
         configfs.rmdir()
     except OSError as error:
-        raise PagecageError(
-            f"null_blk cannot be removed: {error.strerror}", "restart the host"
-        ) from None
+        reason = f"null_blk cannot be removed: {error.strerror}"
+        raise PagecageError(reason, "restart the host") from None
 
 
 def read_latency_us(path: Path) -> float | None:

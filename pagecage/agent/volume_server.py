@@ -74,9 +74,8 @@ class VolumeServer:
             if process.poll() is not None or time.monotonic() > deadline:
                 server.end()
                 reason, name = server.last_line(), Path(argv[0]).name
-                raise HostError(
-                    f"{name} did not start: {reason}", f"run it by hand: {replay(argv)}"
-                )
+                reason = f"{name} did not start: {reason}"
+                raise HostError(reason, f"run it by hand: {replay(argv)}")
             time.sleep(0.01)
         return server
 
@@ -102,10 +101,8 @@ class VolumeServer:
             return send_command(self.control_socket, command)
         except HostError:
             if not self.alive():
-                raise HostDied(
-                    f"the simulated volume ended: {self.last_line()}",
-                    "run it again; finished trials are kept",
-                ) from None
+                reason = f"the simulated volume ended: {self.last_line()}"
+                raise HostDied(reason, "run it again; finished trials are kept") from None
             raise
 
     def last_line(self) -> str:

@@ -1,6 +1,6 @@
 """The interface of collectors, which record data while a trial runs.
 
-A collector is one module of this package, named after it, with `-` as `_`; `registry` finds it.
+A collector is one module of this package, named after it, with `-` as `_`, where it is found.
 """
 
 from __future__ import annotations

@@ -197,24 +197,21 @@ def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
 def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
     program = engine.program
     if image.archive is None:
-        raise HostError(
-            f"{program} has no image {image.reference}", f"{program} pull {image.reference}"
-        )
+        reason = f"{program} has no image {image.reference}"
+        raise HostError(reason, f"{program} pull {image.reference}")
     try:
         load_archive(program, Path(image.archive), image.image_id)
     except UNLOADABLE as error:
-        raise HostError(
-            f"{program} cannot load {image.reference}: {error}", f"{program} info"
-        ) from None
+        reason = f"{program} cannot load {image.reference}: {error}"
+        raise HostError(reason, f"{program} info") from None
     engine.undo.callback(engine.remove_image, own_name(image.image_id))
     os.sync()  # dirty pages cannot be dropped, and one call is faster than an fsync per file
     found = engine.inspect_image(image.image_id)
     if found is None:
         short = image.image_id.removeprefix(DIGEST)[:12]
-        raise HostError(
-            f"{program} has loaded {image.archive}, which does not hold the image {short}",
-            "start a new run; if Docker has containerd's image store, use --driver podman",
-        )
+        reason = f"{program} has loaded {image.archive}, which does not hold the image {short}"
+        hint = "start a new run; if Docker has containerd's image store, use --driver podman"
+        raise HostError(reason, hint)
     return found
 
 

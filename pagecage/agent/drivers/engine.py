@@ -53,9 +53,8 @@ class ContainerEngine:
         if self._facts is None:
             if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
-                raise HostError(
-                    f"{self.program} is not installed on this host", f"apt-get install {package}"
-                )
+                reason = f"{self.program} is not installed on this host"
+                raise HostError(reason, f"apt-get install {package}")
             self._start()
             facts = self._read_facts()
             if unfit := unfit_reason(facts, self._systemd.user, self._cgroup_driver):
@@ -105,9 +104,8 @@ class ContainerEngine:
         done = run(start, check=False, timeout_seconds=_START_SECONDS)
         if not done.ok:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-            raise HostError(
-                f"the Docker engine cannot be started: {reason}", "systemctl status docker"
-            )
+            reason = f"the Docker engine cannot be started: {reason}"
+            raise HostError(reason, "systemctl status docker")
 
     def _read_facts(self) -> EngineFacts:
         is_docker = self.program == "docker"
@@ -117,9 +115,8 @@ class ContainerEngine:
             return (docker_facts if is_docker else podman_facts)(info)
         except (ValueError, LookupError, TypeError):
             reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-            raise HostError(
-                f"{self.program} does not answer: {reason}", f"{self.program} info"
-            ) from None
+            reason = f"{self.program} does not answer: {reason}"
+            raise HostError(reason, f"{self.program} info") from None
 
     def load_root(self) -> None:
         """Load the image with an empty root, in which the host's programs run, if it is missing."""
@@ -131,9 +128,8 @@ class ContainerEngine:
             run([self.program, "import", archive, IMAGE], timeout_seconds=_ENGINE_SECONDS)
             self.undo.callback(self.remove_image, IMAGE)
         except PagecageError as error:
-            raise HostError(
-                f"{self.program} cannot import the image: {error.message}", f"{self.program} info"
-            ) from None
+            reason = f"{self.program} cannot import the image: {error.message}"
+            raise HostError(reason, f"{self.program} info") from None
         finally:
             archive.unlink()
 

@@ -22,6 +22,7 @@ from pagecage.model.cage import IO_MAX_KEY, Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.model.trial import Trial
+from pagecage.model.volume_model import volume_model
 from pagecage.units import KIB, MIB, format_bytes
 
 _SPARE_BYTES = 256 * MIB
@@ -120,6 +121,41 @@ def not_shared_reason(cage: Cage, facts: JsonView) -> str:
         return "the cage does not have the same limit for both"
     may_rewrite = may_rewrite_io_max(facts)
     return "" if may_rewrite else f"kernel {facts['kernel']} may hang when io.max is rewritten"
+
+
+def volume_fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
+    accounting, found = cage.accounting, []
+    if accounting and accounting.io_size_bytes:
+        reason = (
+            f"the volume counts an I/O of more than {accounting.io_size_bytes // 1024} KiB as"
+            " several, as the provider does"
+        )
+        found.append(_exact("io_size", reason))
+    if accounting and accounting.merged:
+        found.append(_exact("merged", "the volume merges adjacent I/Os before it counts them"))
+    if accounting and accounting.combined:
+        found.append(_exact("combined", "reads and writes share the volume's limits"))
+    if latency := _latency(volume_model(cage, 0), path.get("latency_us", 0.0)):
+        found.append(latency)
+    return found
+
+
+def _latency(model: JsonView, path_us: float) -> Fidelity | None:
+    sizes = [*model["read_latency"], *model["write_latency"]]
+    if not sizes:
+        return None
+    least_us = min(us for size in sizes for _, us in size["quantiles"])
+    if path_us > least_us:
+        reason = (
+            f"the path to the volume alone takes {path_us:g} us, and the cage's lowest latency is"
+            f" {least_us:g} us"
+        )
+        return Fidelity("latency", "stricter", reason)
+    return _exact("latency", "each I/O takes a latency from the cage's distribution")
+
+
+def _exact(aspect: str, reason: str) -> Fidelity:
+    return Fidelity(aspect, "exact", reason)
 
 
 def latency_floor_us(cage: Cage) -> int | None:

@@ -158,11 +158,9 @@ class CommandProgram:
                 why = "so pagecage could not detect when the program serves"
                 if port != ready:
                     why = "and the container shares the host's network"
-                raise RequirementMissed.of(
-                    Requirement.PORT,
-                    f"port {port} is already taken by {listener(port)}, {why}",
-                    "end what listens there (ss -ltnp), or take another",
-                )
+                reason = f"port {port} is already taken by {listener(port)}, {why}"
+                hint = "end what listens there (ss -ltnp), or take another"
+                raise RequirementMissed.of(Requirement.PORT, reason, hint)
 
     def _disk(self, storage: Storage, files: tuple[Path, ...]) -> Disk:
         directory = self.spec.directory
@@ -170,11 +168,9 @@ class CommandProgram:
         if storage.data.kind == "volume" and storage.data.is_own:
             for file in files:
                 if file.stat().st_dev != storage.data_dir.stat().st_dev:
-                    raise RequirementMissed.of(
-                        Requirement.LOCAL_DISK,
-                        f"{file} is not on the simulated volume",
-                        "have it copied there: --copy, or a relative path for --cold",
-                    )
+                    reason = f"{file} is not on the simulated volume"
+                    hint = "have it copied there: --copy, or a relative path for --cold"
+                    raise RequirementMissed.of(Requirement.LOCAL_DISK, reason, hint)
         if storage.data.is_own or not paths:
             return storage.data.disk
         try:
@@ -323,16 +319,13 @@ class CommandProgram:
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
     if storage.data.is_own:
         kind = storage.data.kind
-        raise RequirementMissed.of(
-            Requirement.STORAGE,
-            f"the layers of an image cannot lie on a disk made for the trial ({kind})",
-            "use --host vm, or --enforced-by cgroup",
-        )
+        reason = f"the layers of an image cannot lie on a disk made for the trial ({kind})"
+        hint = "use --host vm, or --enforced-by cgroup"
+        raise RequirementMissed.of(Requirement.STORAGE, reason, hint)
     mounts = mounted_paths(image)
     if missing := [path for path in mounts if not path.exists()]:
-        raise RequirementMissed.of(
-            Requirement.DATA, f"--volume: {missing[0]} does not exist", f"ls -d {missing[0]}"
-        )
+        reason = f"--volume: {missing[0]} does not exist"
+        raise RequirementMissed.of(Requirement.DATA, reason, f"ls -d {missing[0]}")
     return (*storage.layers, *mounts)
 
 

@@ -34,9 +34,8 @@ class FioProgram(ReportingProgram):
         """Write the job file; return the command. Raises RequirementMissed without its engine."""
         options = fill_all(self.trial.workload.arguments, self.places(caged), caged.files)
         if reason := missing_engine(options):
-            raise RequirementMissed.of(
-                Requirement.WORKLOAD, reason, "ansible/site.yml installs fio"
-            )
+            hint = "ansible/site.yml installs fio"
+            raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
         directory = self.run.directory
         return fio_command(
             job_text(caged.files, options, directory, self.trial.max_seconds), directory

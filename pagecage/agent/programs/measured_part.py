@@ -308,9 +308,8 @@ class MeasuredPart:
         left = [stray for member in found for stray in self._processes.outside(member.pid)]
         if (left or not found) and not is_over():
             place = f", but in {left[0].cgroup}" if left else ""
-            raise NotPrepared(
-                f"the workload is not in its cage{place}, so its limits do not hold it"
-            )
+            reason = f"the workload is not in its cage{place}, so its limits do not hold it"
+            raise NotPrepared(reason)
 
     def read_before(self) -> None:
         """Drop metadata, renew credits, read counters right before `go`. May raise as at_gate()."""

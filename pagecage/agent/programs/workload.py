@@ -143,11 +143,9 @@ class HandshakeProgram(ReportingProgram):
     def argv(self, caged: Caged) -> list[str]:
         own, request = self.trial.workload, self.run.request
         if not own.is_built_in and not os.access(own.program, os.X_OK):
-            raise RequirementMissed.of(
-                Requirement.WORKLOAD,
-                f"there is no executable program {own.program!r}",
-                "build it; a script needs chmod +x",
-            )
+            reason = f"there is no executable program {own.program!r}"
+            hint = "build it; a script needs chmod +x"
+            raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
         values = self.places(caged) | command_places(request, caged.storage.data_directory)
         arguments = fill_all(own.arguments, values, caged.files)
         return [program_path(request, own.program), *arguments]
