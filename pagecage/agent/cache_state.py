@@ -43,24 +43,19 @@ def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
         return evidence
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]
     if state == "resident" and fills_itself:
-        found = _load_all(files)
+        # Reclaim may take pages of a large file before its end is read (damon/reclaim.rst).
+        for _ in range(_LOAD_PASSES):
+            for path in files:
+                load(path)
+            found = [measure_residency(path) for path in files]
+            if all(residency.is_full for residency in found):
+                break
         evidence["charged_to"] = str(own_cgroup())
     evidence |= _residency(found)
     run.keep("cache", **evidence)
     if state != "resident" or fills_itself:
         _require(state, found)
     return evidence
-
-
-def _load_all(files: Sequence[Path]) -> list[Residency]:
-    """Load until all are resident: reclaim may take pages before the end (damon/reclaim.rst)."""
-    for _ in range(_LOAD_PASSES):
-        for path in files:
-            load(path)
-        found = [measure_residency(path) for path in files]
-        if all(residency.is_full for residency in found):
-            break
-    return found
 
 
 def _residency(found: Sequence[Residency]) -> Json:
@@ -113,7 +108,14 @@ def run_setup_step(
     }
     evidence: Json = {"charged_to": charged_to, "step": kept}
     run.keep("cache", **evidence)
-    _require_success(step.program, done.status, done.stderr)
+    last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
+    if done.status == CANNOT:
+        reason = f"{step.program} (step before): {last_line}"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason)
+    if done.status != 0:
+        raise NotPrepared(
+            f"the step before ({step.program}) ended with status {done.status}: {last_line}"
+        )
     if trial.cache == "resident":
         found = [measure_residency(path) for path in files]
         evidence |= _residency(found)
@@ -135,12 +137,3 @@ def _step_command(
         cgroup = context.maker.make(unit, context.cage, context.disk, context.disks)
     name = stem.replace("pagecage-", "pagecage-step-")
     return context.maker.enter_command(unit, argv, name), cgroup
-
-
-def _require_success(program: str, status: int, stderr: str) -> None:
-    last_line = (stderr.strip().splitlines() or ["it printed no reason"])[-1]
-    if status == CANNOT:
-        reason = f"{program} (step before): {last_line}"
-        raise RequirementMissed.of(Requirement.WORKLOAD, reason)
-    if status != 0:
-        raise NotPrepared(f"the step before ({program}) ended with status {status}: {last_line}")

@@ -35,7 +35,6 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CAP_SYS_ADMIN = 21  # capabilities(7)
 _FIELD = re.compile(r"^\tfield:.*?(\w+)(?:\[\w*\])?;", re.MULTILINE)
 _FUNCTION = re.compile(r" [tT] (\w+)$", re.MULTILINE)
-_CAPABILITIES = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 class Kernel:
@@ -69,11 +68,10 @@ class Kernel:
         return frozenset(names) & set(_FUNCTION.findall(symbols))
 
     def abilities(self) -> Json:
-        found = _CAPABILITIES.search(read_text(self._proc / "self/status") or "")
         present = "not mounted" if self.tracefs.is_dir() else "absent"
         return {
             "tracefs": "mounted" if self.events() else present,
-            "may_mount": bool(found and int(found[1], 16) >> _CAP_SYS_ADMIN & 1),
+            "may_mount": procfs.has_capability(_CAP_SYS_ADMIN, self._proc),
             "btf": self.has_btf,
             "kprobes": self.has_kprobes,
         }
@@ -119,34 +117,30 @@ def tracing_obstacle(abilities: JsonView, uid: int) -> tuple[str, str] | None:
     return None
 
 
-_TOOLS = {
-    "iostat": ["iostat", "-V"],
-    "sar": ["sar", "-V"],
-    "vmtouch": ["vmtouch", "-V"],
-    "bpftrace": ["bpftrace", "--version"],
-    "fio": ["fio", "--version"],
-    "perf": ["perf", "--version"],
-    "systemctl": ["systemctl", "--version"],
+_VERSION_OPTIONS = {
+    **dict.fromkeys(("iostat", "sar", "vmtouch"), "-V"),
+    **dict.fromkeys(("bpftrace", "fio", "perf", "systemctl"), "--version"),
 }
 
 
 def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = None) -> Json:
     """Return the host's facts; `disks` are directories on other disks by name. Never raises."""
     systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
+    names = re.findall(r"^PRETTY_NAME=(.*)$", read_text(_OS_RELEASE) or "", re.MULTILINE)
     return {
         "hostname": platform.node(),
         "uid": os.getuid(),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "os_release": _os_release(),
+        "os_release": names[0].strip('"') if names else None,
         "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
         "boot_id": procfs.boot_id(),
         "cpus": os.cpu_count(),
         "cpu_model": procfs.cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
         "page_bytes": kernel_page_bytes(),
-        "memory_bytes": _meminfo("MemTotal"),
-        "swap_bytes": _meminfo("SwapTotal"),
+        "memory_bytes": procfs.meminfo_bytes("MemTotal"),
+        "swap_bytes": procfs.meminfo_bytes("SwapTotal"),
         "transparent_hugepage": chosen(pages) if "[" in pages else None,
         "systemd": {
             "pid1": is_pid1(),
@@ -163,7 +157,7 @@ def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = Non
         "free_bytes": shutil.disk_usage(_existing(data_dir)).free,
         "data_dir": str(data_dir),
         "tracing": Kernel().abilities(),
-        "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
+        "tools": {name: tool_version(name, word) for name, word in _VERSION_OPTIONS.items()},
     }
 
 
@@ -230,24 +224,9 @@ def _has_cachestat() -> bool:
         return False
 
 
-def _meminfo(key: str) -> int | None:
-    kib = (procfs.read_host()["meminfo"] or {}).get(key)
-    return None if kib is None else kib * 1024
-
-
-def _os_release() -> str | None:
-    for line in (read_text(Path("/etc/os-release")) or "").splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip('"')
-    return None
-
-
+_DEBIAN_ROW = "${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n"
 _QUERIES = {
-    "debian": [
-        "dpkg-query",
-        "--show",
-        "--showformat=${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n",
-    ],
+    "debian": ["dpkg-query", "--show", f"--showformat={_DEBIAN_ROW}"],
     "redhat": ["rpm", "--query", "--queryformat=installed\t%{NAME}\t%{VERSION}-%{RELEASE}\t\n"],
 }
 _RELATIVES = {"debian": "debian", "fedora": "redhat", "rhel": "redhat"}

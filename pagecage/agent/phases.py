@@ -49,22 +49,8 @@ from pagecage.model.trial import Dataset
 from pagecage.units import MIB
 
 PHASES = (
-    "requirements",
-    "driver",
-    "storage",
-    "data",
-    "dataset",
-    "queue_settings",
-    "calibrate",
-    "memory",
-    "dirty",
-    "cache",
-    "slice",
-    "before",
-    "collectors",
-    "run",
-    "stop",
-    "totals",
+    *("requirements", "driver", "storage", "data", "dataset", "queue_settings", "calibrate"),
+    *("memory", "dirty", "cache", "slice", "before", "collectors", "run", "stop", "totals"),
 )
 """Phases of a record, in order; `cleanup` follows."""
 _READ_FROM = Dataset(64 * MIB)
@@ -137,7 +123,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
     """Set read-ahead on every layer, and the split of requests as each provider counts them."""
     trial, own_disk = run.trial, run.request.own_disk
     if trial.read_ahead_kb is not None:
-        run.restore_after(run.session.settings)
+        run.restore_after(run.session.settings.restore)
         for layer in layers_with_queue(files.disk):
             run.session.settings.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
     for name, one in storage.disks.items():
@@ -165,7 +151,7 @@ def _count_as_provider(run: TrialRun, cage: Cage, one: TrialDisk) -> list[Fideli
     if cage.accounting is None:
         return []
     journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)
-    run.restore_after(journal)
+    run.restore_after(journal.restore)
     return count_as_provider(cage.accounting, one.disk, journal, reason)
 
 
@@ -218,7 +204,7 @@ def _changing_guest(
     if not OF_OURS.exists():
         reason = f"{refusal} a guest that pagecage made, and this machine is none"
         raise RequirementMissed.of(requirement, reason, "use HOST=vm")
-    run.restore_after(journal)
+    run.restore_after(journal.restore)
     try:
         yield
     except HostError as error:

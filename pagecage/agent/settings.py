@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, read_queue_settings, write_queue_setting
-from pagecage.linux.procfs import parse_meminfo, read_text
+from pagecage.linux.procfs import meminfo_bytes, read_text
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import MIB, format_bytes
 from pagecage.whole_files import write_whole
@@ -47,11 +47,7 @@ def _write_number(path: Path, value: int, name: str) -> None:
 
 
 _PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
-_TOLD = (
-    *(name for pair in _PAIRS for name in pair),
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
-)
+_TOLD = (*_PAIRS[0], *_PAIRS[1], "dirty_expire_centisecs", "dirty_writeback_centisecs")
 
 
 class DirtyLimits:
@@ -72,13 +68,10 @@ class DirtyLimits:
         for name, value in wanted.items():
             self._write(name, value)
         got = self.read()
-        wrong = [
-            f"vm.{name} is {got.get(name)}, not {value}"
-            for name, value in wanted.items()
-            if got.get(name) != value
-        ]
+        wrong = [name for name, value in wanted.items() if got.get(name) != value]
         if wrong:
-            raise HostError("; ".join(wrong), "use HOST=vm")
+            found = (f"vm.{name} is {got.get(name)}, not {wanted[name]}" for name in wrong)
+            raise HostError("; ".join(found), "use HOST=vm")
         return got
 
     def restore(self) -> list[str]:
@@ -150,9 +143,8 @@ class QueueSettingsJournal:
         return saved
 
 
-OF_OURS = Path(
-    "/dev/virtio-ports/pagecage"
-)  # the guest daemon's port, only in a guest that pagecage made
+OF_OURS = Path("/dev/virtio-ports/pagecage")
+"""The guest daemon's port, only in a guest that pagecage made."""
 _RESERVATION_TRIES = 8
 _TOLERANCE_BYTES = 8 * MIB
 
@@ -197,8 +189,8 @@ class MemoryReservation:
         _write_number(path, value, str(path))
 
     def _meminfo(self, key: str) -> int:
-        kib = parse_meminfo(read_text(self._proc / "meminfo") or "").get(key)
-        if kib is None:
+        size_bytes = meminfo_bytes(key, self._proc)
+        if size_bytes is None:
             reason = f"/proc/meminfo has no {key}, so that no memory can be taken away"
             raise HostError(reason, "use HOST=vm")
-        return kib * 1024
+        return size_bytes

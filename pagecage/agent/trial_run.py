@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.data_files import make_dataset
@@ -61,12 +61,6 @@ class Measured:
     cache: JsonView = field(default_factory=dict)
 
 
-class Journal(Protocol):
-    """Saved settings of the machine; `restore` returns one sentence per failure."""
-
-    def restore(self) -> list[str]: ...
-
-
 @dataclass
 class TrialRun:
     """One attempt at a trial: its input, its cleanup, and what the record needs.
@@ -107,14 +101,9 @@ class TrialRun:
     def add_error(self, sentence: str) -> None:
         self.ending = replace(self.ending, error=f"{self.ending.error or ''} {sentence}".strip())
 
-    def restore_after(self, journal: Journal) -> None:
+    def restore_after(self, restore: Callable[[], list[str]]) -> None:
         """Restore settings in the cleanup. A failure goes into the record: the change stays."""
-
-        def restore() -> None:
-            for failure in journal.restore():
-                self.add_error(failure)
-
-        self.cleanup.callback(restore)
+        self.cleanup.callback(lambda: [self.add_error(failure) for failure in restore()])
 
     def make_dataset(self, dataset: Dataset, directory: Path) -> Path:
         """Make a dataset as the user who will read it. Raises NotPrepared if that fails."""

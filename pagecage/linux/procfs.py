@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -139,9 +140,15 @@ def read_host(proc: Path = PROC) -> Json:
     }
 
 
-def available_memory_bytes(proc: Path = PROC) -> int | None:
-    kib = parse_meminfo(read_text(proc / "meminfo") or "").get("MemAvailable")
+def meminfo_bytes(key: str, proc: Path = PROC) -> int | None:
+    kib = parse_meminfo(read_text(proc / "meminfo") or "").get(key)
     return None if kib is None else kib * 1024
+
+
+def has_capability(number: int, proc: Path = PROC) -> bool:
+    """Return whether this process has a capability by its number (capabilities(7))."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(proc / "self/status") or "", re.M)
+    return bool(found and int(found[1], 16) >> number & 1)
 
 
 def boot_id(proc: Path = PROC) -> str | None:

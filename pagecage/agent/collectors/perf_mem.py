@@ -21,7 +21,7 @@ from pagecage.agent.collectors.collector import (
     ToolCollector,
     last_line,
 )
-from pagecage.linux.procfs import read_text
+from pagecage.linux.procfs import has_capability, read_text
 from pagecage.process import STDOUT, find_tool, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
@@ -86,10 +86,7 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
     if not any((devices / event).exists() for event in _EVENTS):
         return "the CPU has no event that samples loads (PEBS or IBS), as most virtual CPUs"
     paranoid = int(read_text(proc / "sys/kernel/perf_event_paranoid") or 2)
-    status = read_text(proc / "self/status") or ""
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    capabilities = int(effective[1], 16) if effective else 0
-    may_profile = capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON)
+    may_profile = any(has_capability(one, proc) for one in (_CAP_SYS_ADMIN, _CAP_PERFMON))
     if paranoid > 0 and not may_profile:
         return f"kernel.perf_event_paranoid is {paranoid} and the agent lacks CAP_PERFMON"
     return None

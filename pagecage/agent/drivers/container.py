@@ -204,7 +204,7 @@ def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
     except UNLOADABLE as error:
         reason = f"{program} cannot load {image.reference}: {error}"
         raise HostError(reason, f"{program} info") from None
-    engine.undo.callback(engine.remove_image, own_name(image.image_id))
+    engine.undo.callback(engine.run, "image", "rm", "--force", own_name(image.image_id))
     os.sync()  # dirty pages cannot be dropped, and one call is faster than an fsync per file
     found = engine.inspect_image(image.image_id)
     if found is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.agent.limits.calibration import meters, shares_all
 from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
@@ -47,27 +46,24 @@ def count_as_provider(
     The caller restores the setting from the journal. `not_shared_reason` is empty if the trial's
     io.max is divided between reads and writes.
     """
-    found = []
-    if accounting.io_size_bytes:
-        found.append(_split_at(accounting.io_size_bytes // KIB, disk, journal))
+    found, settings = [], read_queue_settings(disk)
+    if wanted_kb := (accounting.io_size_bytes or 0) // KIB:
+        largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
+        try:
+            journal.set(disk, "max_sectors_kb", str(min(wanted_kb, largest)))
+            obstacle = f"the disk takes no more than {largest} KiB" if largest < wanted_kb else ""
+        except HostError as error:
+            obstacle = error.message
+        now, before = (
+            read_queue_settings(disk).get("max_sectors_kb"),
+            settings.get("max_sectors_kb"),
+        )
+        found.append(io_size(wanted_kb, int(now) if now else None, before, obstacle))
     if accounting.merged:
-        read_ahead_kb = read_queue_settings(disk).get("read_ahead_kb")
-        found.append(merged(accounting.io_size_bytes, read_ahead_kb))
+        found.append(merged(accounting.io_size_bytes, settings.get("read_ahead_kb")))
     if accounting.combined:
         found.append(combined(not_shared_reason))
     return found
-
-
-def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fidelity:
-    settings = read_queue_settings(disk)
-    largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
-    try:
-        journal.set(disk, "max_sectors_kb", str(min(wanted_kb, largest)))
-        obstacle = f"the disk takes no more than {largest} KiB" if largest < wanted_kb else ""
-    except HostError as error:
-        obstacle = error.message
-    now = read_queue_settings(disk).get("max_sectors_kb")
-    return io_size(wanted_kb, int(now) if now else None, settings.get("max_sectors_kb"), obstacle)
 
 
 def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle: str) -> Fidelity:
@@ -126,36 +122,22 @@ def not_shared_reason(cage: Cage, facts: JsonView) -> str:
 def volume_fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
     accounting, found = cage.accounting, []
     if accounting and accounting.io_size_bytes:
-        reason = (
-            f"the volume counts an I/O of more than {accounting.io_size_bytes // 1024} KiB as"
-            " several, as the provider does"
-        )
-        found.append(_exact("io_size", reason))
+        reason = f"counts an I/O of more than {accounting.io_size_bytes // KIB} KiB as several"
+        found.append(Fidelity("io_size", "exact", f"the volume {reason}, as the provider does"))
     if accounting and accounting.merged:
-        found.append(_exact("merged", "the volume merges adjacent I/Os before it counts them"))
+        reason = "the volume merges adjacent I/Os before it counts them"
+        found.append(Fidelity("merged", "exact", reason))
     if accounting and accounting.combined:
-        found.append(_exact("combined", "reads and writes share the volume's limits"))
-    if latency := _latency(volume_model(cage, 0), path.get("latency_us", 0.0)):
-        found.append(latency)
+        found.append(Fidelity("combined", "exact", "reads and writes share the volume's limits"))
+    model, path_us = volume_model(cage, 0), path.get("latency_us", 0.0)
+    if sizes := [*model["read_latency"], *model["write_latency"]]:
+        least_us = min(us for size in sizes for _, us in size["quantiles"])
+        state, reason = "exact", "each I/O takes a latency from the cage's distribution"
+        if path_us > least_us:
+            reason = f"the path to the volume alone takes {path_us:g} us, and the cage's lowest"
+            state, reason = "stricter", f"{reason} latency is {least_us:g} us"
+        found.append(Fidelity("latency", state, reason))
     return found
-
-
-def _latency(model: JsonView, path_us: float) -> Fidelity | None:
-    sizes = [*model["read_latency"], *model["write_latency"]]
-    if not sizes:
-        return None
-    least_us = min(us for size in sizes for _, us in size["quantiles"])
-    if path_us > least_us:
-        reason = (
-            f"the path to the volume alone takes {path_us:g} us, and the cage's lowest latency is"
-            f" {least_us:g} us"
-        )
-        return Fidelity("latency", "stricter", reason)
-    return _exact("latency", "each I/O takes a latency from the cage's distribution")
-
-
-def _exact(aspect: str, reason: str) -> Fidelity:
-    return Fidelity(aspect, "exact", reason)
 
 
 def latency_floor_us(cage: Cage) -> int | None:
@@ -167,10 +149,8 @@ def no_floor_reason(
 ) -> str:
     """Return why no disk with a latency can be made; it is in memory, like its cached pages."""
     if not trial.datasets:
-        return (
-            "the program's files are not made by pagecage, so they cannot be put on a disk made for"
-            " the trial"
-        )
+        reason = "the program's files are not made by pagecage, so they cannot be put on a disk"
+        return f"{reason} made for the trial"
     if not is_pagecage_guest:
         return "a disk with a latency is made only in a guest that pagecage made (HOST=vm)"
     available = parse_meminfo(read_text(meminfo) or "").get("MemAvailable", 0) * KIB
@@ -215,7 +195,7 @@ def rewrites_io_max(cage: Cage, facts: JsonView) -> bool:
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
-class IoMaxController(Collector):
+class IoMaxController(ThreadCollector):
     """Enforces every meter of a cage from `start` to `stop`."""
 
     def __init__(
@@ -227,7 +207,7 @@ class IoMaxController(Collector):
         name: str = "credits",
     ) -> None:
         self.name, self._keeps_series = name, keeps_series
-        self._path = context.directory / f"{name}.jsonl"
+        super().__init__(context)
         if context.processes.cgroup is None:
             raise HostError("io.max belongs to a cgroup, and this trial has none", "use HOST=vm")
         self._cgroup, self._maj_min = context.processes.cgroup, context.disk.maj_min
@@ -237,17 +217,13 @@ class IoMaxController(Collector):
         self._buckets_json = [meter.to_json() for meter in self._meters]
         bursts = any(meter.bursts for meter in self._meters)
         self._subject = "burst credits" if bursts else "the split of a shared limit"
-        self._rows: list[Json] = []
         self._changes: list[dict[str, float]] = []
         self._overwritten = self._refused = 0
-        self._error: str | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
         self._read, self._since = self._counters(), time.monotonic()
         self._apply_limits()
-        self._thread.start()
+        super().start()
 
     def begin(self) -> None:
         with self._lock, self._ending_early():
@@ -263,17 +239,9 @@ class IoMaxController(Collector):
         except (OSError, ValueError, HostError) as error:
             self._error = f"{self._subject} ended early: {error}"
 
-    def wait_until_recording(self) -> None:
-        """Return at once: `start` has written the first limits."""
-
     def stop(self) -> CollectorResult:
         """Stop, and write one row per tick, with the credits and limits of each bucket."""
-        self._ending.set()
-        if self._thread.ident:
-            self._thread.join(5.0)
-        self._path.write_text(
-            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows)
-        )
+        self._write(5.0, is_compact=True)
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> Json:
@@ -290,17 +258,14 @@ class IoMaxController(Collector):
             next_at = max(next_at + _PERIOD_SECONDS, time.monotonic())
             self._ending.wait(max(0.0, next_at - time.monotonic()))
             with self._lock, self._ending_early():
-                self._tick()
-
-    def _tick(self) -> None:
-        read, now = self._counters(), time.monotonic()
-        for meter in self._meters:
-            keys = meter.counters.values()
-            moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in keys}
-            meter.charge(moved, now - self._since)
-        self._detect_foreign_writes()
-        self._read, self._since = read, now
-        self._apply_limits()
+                read, now = self._counters(), time.monotonic()
+                for meter in self._meters:
+                    keys = meter.counters.values()
+                    moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in keys}
+                    meter.charge(moved, now - self._since)
+                self._detect_foreign_writes()
+                self._read, self._since = read, now
+                self._apply_limits()
 
     def _counters(self) -> dict[str, int]:
         """io.stat of the cgroup for the disk; a disk that it has not touched has no line."""
@@ -327,7 +292,7 @@ class IoMaxController(Collector):
             changed |= {prop: cap for prop, cap in wanted.items() if cap != meter.caps.get(prop)}
             meter.caps = wanted
         if changed:
-            self._write(changed)
+            self._set_limits(changed)
         if not self._keeps_series:
             return
         buckets = [
@@ -336,7 +301,7 @@ class IoMaxController(Collector):
         ]
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
 
-    def _write(self, changed: dict[str, int]) -> None:
+    def _set_limits(self, changed: dict[str, int]) -> None:
         """Write limits, again after a wrong read-back: systemd rewrites them as scopes start."""
         try:
             write_io_max(self._cgroup, self._maj_min, changed)

@@ -52,8 +52,9 @@ class FioProgram(ReportingProgram):
     def take_report(self, process: HandshakeProcess) -> None:
         run, directory = self.run, self.run.directory
         report = read_report(directory)
-        process.end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
-        run.keep("workload", end=process.end)
+        end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
+        process.conversation.end = end
+        run.keep("workload", end=end)
         status, reason = ("ok", None) if report else ("failed", "it left no JSON")
         files = tuple(sorted(directory.glob("fio*")))
         run.collected["fio"] = CollectorResult(status, reason, files=files)
@@ -70,16 +71,11 @@ def job_text(
     names = ":".join(str(path).replace(":", "\\:") for path in files)
     logs = directory / "fio"
     lines = [
-        "[global]",
-        f"filename={names}",
-        "invalidate=0",
-        f"write_bw_log={logs}",
-        f"write_lat_log={logs}",
-        f"log_avg_msec={_LOG_EVERY_MS}",
+        *("[global]", f"filename={names}", "invalidate=0"),
+        *(f"write_bw_log={logs}", f"write_lat_log={logs}", f"log_avg_msec={_LOG_EVERY_MS}"),
         "per_job_logs=0",
         *([f"runtime={max_seconds:g}"] if max_seconds is not None else []),
-        "[trial]",
-        *options,
+        *("[trial]", *options),
     ]
     return "\n".join(lines) + "\n"
 
@@ -142,7 +138,16 @@ def end_of(report: JsonView, arguments: Iterable[str], size_bytes: int) -> Json:
         "threads": [
             {"major_faults": job.get("majf"), "minor_faults": job.get("minf")} for job in jobs
         ],
-        "jobs": [_job(job) for job in jobs],
+        "jobs": [
+            {
+                "name": job["jobname"],
+                "bytes": job["read"]["io_bytes"],
+                "reads": job["read"]["total_ios"],
+                "seconds": job["read"]["runtime"] / 1000,
+                "error": job.get("error"),
+            }
+            for job in jobs
+        ],
         "refused": f"the engine is {refusal} here" if refusal else None,
         "response": _responses(reads, seconds, count, total, None if alone else times),
     }
@@ -159,17 +164,6 @@ def may_overlap(arguments: Iterable[str]) -> bool:
         or int(options.get("loops", "1")) > 1
         or "norandommap" in options
     )
-
-
-def _job(job: JsonView) -> Json:
-    read = job["read"]
-    return {
-        "name": job["jobname"],
-        "bytes": read["io_bytes"],
-        "reads": read["total_ios"],
-        "seconds": read["runtime"] / 1000,
-        "error": job.get("error"),
-    }
 
 
 def _responses(

@@ -72,9 +72,6 @@ class TailedProcess:
             thread.join(_JOIN_SECONDS)
         return status
 
-    def last_line(self) -> str | None:
-        return self.tail.last_line()
-
 
 Sink = Callable[[str, bytes], None]
 """Receives each piece of output: the stream's name and the bytes."""
@@ -170,9 +167,6 @@ class GatedProcess(TailedProcess):
             return None
         hashed = {"hashed_bytes": self._hashed_bytes, "sha256": self._digest.hexdigest()}
         return {"bytes": self._output_bytes, **hashed}
-
-    def stderr_lines(self) -> list[str]:
-        return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
         rest, whole = b"", list[bytes]()

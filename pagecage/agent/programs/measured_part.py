@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.caging import Caged
-from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
@@ -81,7 +80,14 @@ class CacheChecks:
         came = sum(max(0, now - then) for now, (then, _) in pairs)
         read = (end["read_bytes"] or 0) - (self.found["start"]["read_bytes"] or 0)
         if came - read > tolerance_bytes(self.found["file_bytes"]):
-            came = self._came_from_disk()
+            # Not from the disk come pages on their way (io.stat counts later), what a file holds
+            # without it (holes, preallocated or compressed extents), and a file that was written
+            # meanwhile.
+            came = 0
+            for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
+                with suppress(OSError):  # gone meanwhile, or not readable
+                    if _modified_ns(path) == modified_ns:
+                        came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
         begin = interval.start_monotonic_seconds
         rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
         pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
@@ -110,20 +116,6 @@ class CacheChecks:
             "host_reclaimed_bytes": sum(by_host) * page_bytes if by_host else None,
             "limit_hits": events.get("max"),
         }
-
-    def _came_from_disk(self) -> int:
-        """Return the bytes that entered the page cache since the start and must come from the disk.
-
-        Left out are pages on their way, since io.stat counts a request when it leaves the cap; what
-        a file holds without the disk (holes, preallocated or compressed extents); and a file that
-        was written meanwhile.
-        """
-        came = 0
-        for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
-            with suppress(OSError):  # gone meanwhile, or not readable
-                if _modified_ns(path) == modified_ns:
-                    came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
-        return came
 
 
 def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
@@ -236,7 +228,7 @@ def exit_to_json(
     return {
         "status": status,
         "oom_kill": processes.oom_kills(),
-        "stderr_tail": program.stderr_lines()[-STDERR_LINES:],
+        "stderr_tail": program.tail.lines()[-STDERR_LINES:],
         "ended_by_itself": ended_by_itself,
         "left_behind": list(map(vars, left_behind)),
         "escaped": list(map(vars, escaped)),
@@ -360,7 +352,7 @@ class MeasuredPart:
             self.counters,
             {},
             found,
-            process.last_line(),
+            process.tail.last_line(),
             self.start_seconds,
             is_timed_out,
             response or {},
@@ -368,7 +360,21 @@ class MeasuredPart:
         )
 
     def _read_counters(self, moment: str) -> None:
-        self.counters[moment] = _all_counters(self._caged.context)
+        context = self._caged.context
+        disk, *others = (
+            {
+                "device": procfs.read_device(disk.maj_min),
+                "lower_device": block_device.read_lower_device(disk),
+            }
+            for disk in (context.disk, *context.disks.values())
+        )
+        self.counters[moment] = {
+            **context.processes.counters(),
+            **disk,
+            "host": procfs.read_host(),
+            "agent": {"cpu_usec": round(1e6 * time.process_time())},
+            **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
+        }
         self._run.keep("counters", **{moment: self.counters[moment]})
 
     def _keep_settings(self, moment: str) -> None:
@@ -378,20 +384,3 @@ class MeasuredPart:
         for member in self._processes.members()[:1]:
             found |= process_settings(member.pid)
         self._run.keep("machine", **{moment: found})
-
-
-def _all_counters(context: LaunchContext) -> Json:
-    disk, *others = (
-        {
-            "device": procfs.read_device(disk.maj_min),
-            "lower_device": block_device.read_lower_device(disk),
-        }
-        for disk in (context.disk, *context.disks.values())
-    )
-    return {
-        **context.processes.counters(),
-        **disk,
-        "host": procfs.read_host(),
-        "agent": {"cpu_usec": round(1e6 * time.process_time())},
-        **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
-    }

@@ -168,7 +168,7 @@ class _LoadProcess(GatedProcess):
                 "status": status,
                 "user_seconds": used.user_seconds if used else None,
                 "system_seconds": used.system_seconds if used else None,
-                "stderr_tail": self.stderr_lines()[-STDERR_LINES:],
+                "stderr_tail": self.tail.lines()[-STDERR_LINES:],
                 "output_bytes": self.output.total_bytes,
             }
         return self._end
@@ -349,7 +349,15 @@ class ServiceProgram(CommandProgram):
             if server.wait_at_gate(part.deadline):
                 server.follow(caged.driver.main_pid(caged.context, server.process.pid))
                 part.confirm_at_gate(lambda: server.process.poll() is not None)
-                load_cpus = self._pin_server(caged, server, cpus)
+                of_server, of_load = split_cpus(cpus)
+                is_apart, note = of_server != of_load, None
+                if not is_apart:
+                    note = "the host has one CPU, which server and load share"
+                else:
+                    pids = [member.pid for member in caged.context.processes.members()]
+                    note = _pin(pids, of_server)
+                self.keep(server_cpus=_cpus_of(server.main_pid), cpu_note=note)
+                load_cpus = of_load if is_apart else ()
                 driven = _ServiceRun(self, caged, part, server, load_argv, load_cpus)
                 seen = driven.seen
                 driven.drive()
@@ -358,20 +366,6 @@ class ServiceProgram(CommandProgram):
         is_timed_out = seen is not None and seen.is_timed_out
         response = self._responses(part, seen) if seen else {}
         return part.measured(server, found, is_timed_out=is_timed_out, response=response)
-
-    def _pin_server(
-        self, caged: Caged, server: GatedProcess, cpus: Iterable[int]
-    ) -> Collection[int]:
-        """Keep the server off the load's CPU; return that, none if there is only one."""
-        of_server, of_load = split_cpus(cpus)
-        is_apart, note = of_server != of_load, None
-        if not is_apart:
-            note = "the host has one CPU, which server and load share"
-        else:
-            pids = [member.pid for member in caged.context.processes.members()]
-            note = _pin(pids, of_server)
-        self.keep(server_cpus=_cpus_of(server.main_pid), cpu_note=note)
-        return of_load if is_apart else ()
 
     def _responses(self, part: MeasuredPart, seen: _ServiceObservation) -> dict[str, float | None]:
         metrics: Mapping[str, float | None] = dict.fromkeys(self.service.metrics)

@@ -83,12 +83,12 @@ class ReportingProgram:
                 processes.signal("KILL")
             found |= {"status": process.finish(), "oom_kill": processes.oom_kills()}
             self.run.keep("exit", **found)
-            self.run.keep("workload", end=process.end)
-            self.run.samples = list(process.samples)
+            self.run.keep("workload", end=process.conversation.end)
+            self.run.samples = list(process.conversation.samples)
         self.take_report(process)
         breach = Ending("failed", str(process.breach)) if process.breach else None
         measured = part.measured(process, found, is_timed_out=is_timed_out)
-        return replace(measured, end=process.end, breach=breach)
+        return replace(measured, end=process.conversation.end, breach=breach)
 
     def judge(self, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
@@ -158,7 +158,8 @@ class HandshakeProgram(ReportingProgram):
     ) -> bool:
         if not process.wait_for("ready", deadline=part.deadline):
             return False
-        part.at_gate(lambda: process.has_exited, process.evicted_bytes)
+        talk = process.conversation
+        part.at_gate(lambda: process.has_exited, int(talk.ready.get("evicted_bytes", 0)))
         if not process.is_waiting():
             return False
         part.begin()
@@ -166,4 +167,4 @@ class HandshakeProgram(ReportingProgram):
         is_stopped = process.wait_for("stopped", "end", deadline=part.deadline)
         part.end()
         part.require_member(lambda: process.has_exited)
-        return is_stopped and (process.has_ended or process.wait_for("end", deadline=part.deadline))
+        return is_stopped and (talk.has_ended or process.wait_for("end", deadline=part.deadline))
