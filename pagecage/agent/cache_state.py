@@ -77,10 +77,6 @@ def _require(state: str, found: Sequence[Residency]) -> None:
         )
 
 
-def all_resident_bytes(paths: tuple[Path, ...]) -> int:
-    return sum(map(resident_bytes, paths))
-
-
 def run_setup_step(
     run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
 ) -> Json:
@@ -94,17 +90,16 @@ def run_setup_step(
     begin = time.monotonic()
     done = run_process(command, check=False, timeout_seconds=trial.timeout_seconds)
     seconds, charged_to = time.monotonic() - begin, None if cgroup is None else str(cgroup)
-    charged = {
-        str(one): (read_counters(one, "memory.stat")["memory.stat"] or {}).get("file")
-        for one in dict.fromkeys(filter(None, (context.processes.cgroup, cgroup)))
-    }
     kept = {
         "argv": argv,
         "slice": charged_to,
         "exit_status": done.status,
         "seconds": seconds,
-        "resident_bytes_after": all_resident_bytes(files),
-        "charged_bytes": charged,
+        "resident_bytes_after": sum(map(resident_bytes, files)),
+        "charged_bytes": {
+            str(one): (read_counters(one, "memory.stat")["memory.stat"] or {}).get("file")
+            for one in dict.fromkeys(filter(None, (context.processes.cgroup, cgroup)))
+        },
     }
     evidence: Json = {"charged_to": charged_to, "step": kept}
     run.keep("cache", **evidence)
@@ -113,9 +108,8 @@ def run_setup_step(
         reason = f"{step.program} (step before): {last_line}"
         raise RequirementMissed.of(Requirement.WORKLOAD, reason)
     if done.status != 0:
-        raise NotPrepared(
-            f"the step before ({step.program}) ended with status {done.status}: {last_line}"
-        )
+        reason = f"ended with status {done.status}: {last_line}"
+        raise NotPrepared(f"the step before ({step.program}) {reason}")
     if trial.cache == "resident":
         found = [measure_residency(path) for path in files]
         evidence |= _residency(found)

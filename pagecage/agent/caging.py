@@ -238,10 +238,7 @@ class CageLimits:
     def _read_again(
         self, context: LaunchContext, *, rewrites_io_max: bool
     ) -> Iterator[tuple[dict[str, str], dict[str, dict[str, str]]]]:
-        """Yield the requested limits of the cgroup that holds them, and those of its ancestors.
-
-        Yields nothing without a cgroup, or if a container's is gone.
-        """
+        """Yield the requested limits and the ancestors'; nothing if there is no cgroup any more."""
         cgroup = context.processes.cgroup
         if cgroup is None:
             return

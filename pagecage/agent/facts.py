@@ -236,11 +236,7 @@ _OS_RELEASE = Path("/etc/os-release")
 
 
 def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> Json:
-    """Return the family of the distribution, and the version of each package by name.
-
-    A package that is not installed has the version None. The versions of the packages on which
-    these depend directly are included, because the name may be that of a metapackage.
-    """
+    """Return family and versions, with those of direct dependencies; None if not installed."""
     family = distribution_family(read_text(os_release) or "")
     names = [name for package in packages if (name := package.name_on(family))]
     if family is None or not names:

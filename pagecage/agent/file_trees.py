@@ -61,11 +61,7 @@ Pieces = list[tuple[int, int]]
 
 
 def _copy_differing(source: int, target: int) -> Pieces:
-    """Write the pieces of the source that differ in the target; return them.
-
-    Equal pieces keep their blocks on disk. Holes of the source become holes, and blocks that it has
-    reserved are reserved: its blocks are allocated by the program or before it, as in the source.
-    """
+    """Write and return the pieces that differ; holes and reserved blocks become the source's."""
     status = os.fstat(source)
     os.ftruncate(target, status.st_size)
     is_reserved = status.st_blocks * _SECTOR_BYTES >= status.st_size

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
+from pagecage.agent.cache_state import reach_cache_state, run_setup_step
 from pagecage.agent.caging import Caged, ProgramFiles, make_cage, prepare_driver
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.facts import describe_disk
@@ -41,6 +41,7 @@ from pagecage.agent.trial_storage import read_latency_us
 from pagecage.errors import HostError
 from pagecage.linux import procfs
 from pagecage.linux.block_device import layers_with_queue
+from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import cpu_usec
@@ -82,7 +83,7 @@ def run_phases(run: TrialRun) -> None:
         run.keep("counters", around={"before": around, "after": _cpu_times(caged.context)})
         caged.limits.keep_imposed_again(caged.context)
         if caged.files:
-            run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))
+            run.keep("cache", resident_bytes_after=sum(map(resident_bytes, caged.files)))
 
 
 def prepare(run: TrialRun) -> Prepared:

@@ -294,12 +294,7 @@ class DataPreparation:
     def _run_program(
         self, argv: Sequence[str], target: Path
     ) -> tuple[int | None, bool, str | None]:
-        """Run the program in `target`, and end all that it started.
-
-        Return its exit status, or None if the time was over; whether processes outlived it; and the
-        last line of its output. An interruption waits for the start, which would otherwise be left
-        behind if it came between fork(2) and the note of its process.
-        """
+        """Run the program, end all that it started; return its status, leftovers, last line."""
         mark, tail = f"{self._request.spool}:prepare", StderrTail()
         children, interruption = self._session.children, self._session.interruption
         process: Process[bytes] | None = None

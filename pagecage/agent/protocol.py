@@ -111,11 +111,7 @@ class FrameStream:
 
 
 class FileStream(FrameStream):
-    """A writer of frames to a file that the controller fetches while it grows.
-
-    The file grows only between trials and is then synced. So neither fetching nor write-back
-    disturbs a measured part, and finished trials survive a crash of the host.
-    """
+    """A file that the controller fetches. It grows between trials alone, and is then synced."""
 
     def _write(self, header: Json, body: bytes = b"") -> None:
         with self._lock:

@@ -43,11 +43,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of the run phase, before they are judged.
-
-    `interval` is None if the measured part never ended. `cache` has the checks of the page cache.
-    `breach` is the outcome of a workload that broke the handshake.
-    """
+    """Results of the run phase; `interval` is None if it never ended, `breach` its outcome."""
 
     interval: MeasuredInterval | None
     counters: JsonView

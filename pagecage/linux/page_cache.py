@@ -168,11 +168,7 @@ _LVM_CACHES = {
 
 
 def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[Json]:
-    """Return each layer of the disk's stack with a cache of its own: `{layer, kind}`.
-
-    A loop device also has the `file` below it, its `file_bytes`, and its `resident_bytes`, which
-    are null if it cannot be read. With `is_evicted`, its pages are dropped before they are counted.
-    """
+    """Return layers with a cache as `{layer, kind}`, of loops the file's resident bytes too."""
     found = []
     for name in stack_names(disk, sys):
         place = sys / "class/block" / name

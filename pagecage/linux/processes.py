@@ -187,12 +187,7 @@ def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
 
 
 def _environment(pid: int, proc: Path) -> bytes:
-    """Return the environment of a process, of one within execve(2) that of its new program.
-
-    Until the kernel has set up the new program's stack, the file is empty and `env_end` is 0
-    (fs/proc/base.c, environ_read). Raises OSError if the process has ended or belongs to another
-    user.
-    """
+    """Return the environment; of a process within execve(2), the one of its new program."""
     deadline = time.monotonic() + _EXEC_SECONDS
     while not (text := (proc / str(pid) / "environ").read_bytes()):
         fields = stat_fields(pid, proc)

@@ -18,10 +18,7 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """Return a kernel file's text; None if this kernel lacks it or refuses to read it (PSI).
-
-    A trial reads over a hundred; a file object for each would take half of that time.
-    """
+    """Return a kernel file's text, or None; a file object would take half of a trial's time."""
     descriptor = open_text(path)
     if descriptor is None:
         return None

@@ -346,11 +346,7 @@ class CustomCollector(Collector):
         self._output = CustomOutput(self._process, self._end_flood)
 
     def _script_command(self) -> list[str]:
-        """Write the script with the added probe; return the command that runs it.
-
-        `$1` of the script is the id of the trial's cgroup, 0 without one; `$2` is the kernel's
-        number of the measured disk, as tracepoints of the block layer have it.
-        """
+        """Write the script with its tick; `$1` is the cgroup's id or 0, `$2` the disk's number."""
         script, context = Path(self._argv[0]), self._context
         path = context.directory / script.name
         path.write_text(with_trial_filter(script.read_text()) + _ADDED)

@@ -293,11 +293,7 @@ class BpftraceProcess(ABC):
         return CollectorResult(status, reason, lost, (path,), own)
 
     def _read_missed(self) -> int | None:
-        """Return how often the kernel left a probe out because another BPF program was running.
-
-        That happens to one event in thousands, without a word of bpftrace. None if bpftrace has
-        ended, or if the kernel does not say (fdinfo of its programs, before 5.12).
-        """
+        """Return how often a probe was left out for another BPF program; None before Linux 5.12."""
         if self._process is None:
             return None
         found = list[int]()

@@ -78,11 +78,7 @@ def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
 
 
 def options(container: Container) -> list[str]:
-    """Return options of docker-run(1) and podman-run(1): all capabilities, host network and pids.
-
-    With its own process ids the workload would be process 1, which ignores signals by default
-    (pid_namespaces(7)). Docker's seccomp filter would refuse io_uring.
-    """
+    """Return options of docker-run(1) and podman-run(1). As process 1 signals would be ignored."""
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [

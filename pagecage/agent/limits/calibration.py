@@ -42,12 +42,7 @@ Used = Mapping[str, float]
 
 @dataclass
 class LimitMeter:
-    """One bucket, the keys of io.stat that drain it, and the limits in force.
-
-    `counters` maps each systemd property that the meter sets to its io.stat key: two entries if
-    reads and writes share the limit. Without a burst the bucket has no capacity. `caps` are limits
-    by property.
-    """
+    """One bucket, and the limits by property that it sets: two if reads and writes share it."""
 
     kind: str
     counters: dict[str, str]
@@ -166,11 +161,7 @@ _SPIN = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result for one limit. `observed` and `allowed` are in the property's own unit.
-
-    `held` is None if the load did not reach the limit or if a tool is missing; `error` is the
-    reason.
-    """
+    """Result for one limit in its unit; `held` is None if it was not reached, for `error`."""
 
     method: str
     seconds: float | None
@@ -249,13 +240,7 @@ class Calibrator:
         return Calibration(method, seconds, limit, peak, held, None if held else error)
 
     def _drive_memory_high(self, name: str, cap: int) -> Calibration:
-        """Fill memory a little past the limit, together with Python itself.
-
-        The kernel throttles it, and kills nothing.
-
-        The further above the limit, the longer each sleep (calculate_high_delay, mm/memcontrol.c),
-        so that the load is stopped after some seconds.
-        """
+        """Fill memory a little past the limit: far past it, sleeps are long (memcontrol.c)."""
         method = "fill anonymous memory past the limit, which throttles"
         argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
         _, counters, seconds = self._in_slice(name, cap, argv)
@@ -299,10 +284,7 @@ def _drive_disk(
     drive: Callable[[list[str]], tuple[Completed, float | None]],
     by: _Enforcer,
 ) -> Calibration:
-    """Drive an I/O limit by fio, on a file that exists (reads) or is made (writes).
-
-    `drive` runs fio's command, and returns its result and what was counted.
-    """
+    """Drive an I/O limit by fio; `drive` runs it and returns what was counted."""
     pattern, block, depth = _LOADS[name]
     method = f"fio direct {pattern} {block} qd{depth}"
     if not find_tool("fio"):

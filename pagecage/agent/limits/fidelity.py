@@ -41,11 +41,7 @@ class Fidelity:
 def count_as_provider(
     accounting: IoAccounting, disk: Disk, journal: QueueSettingsJournal, not_shared_reason: str = ""
 ) -> list[Fidelity]:
-    """Make the disk split requests at the provider's I/O size; return the fidelity of each aspect.
-
-    The caller restores the setting from the journal. `not_shared_reason` is empty if the trial's
-    io.max is divided between reads and writes.
-    """
+    """Split requests at the provider's size, which the caller restores; return the fidelity."""
     found, settings = [], read_queue_settings(disk)
     if wanted_kb := (accounting.io_size_bytes or 0) // KIB:
         largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)

@@ -135,9 +135,7 @@ def end_of(report: JsonView, arguments: Iterable[str], size_bytes: int) -> Json:
         "covered_fraction": times if alone else None,
         "checksum": None,
         "checksum_ok": None,
-        "threads": [
-            {"major_faults": job.get("majf"), "minor_faults": job.get("minf")} for job in jobs
-        ],
+        "threads": [{"major_faults": a.get("majf"), "minor_faults": a.get("minf")} for a in jobs],
         "jobs": [
             {
                 "name": job["jobname"],

@@ -55,11 +55,7 @@ class TailedProcess:
         self.threads[-1].start()
 
     def end_process(self, complaint: bytes) -> int:
-        """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
-
-        Return the exit status (negative: ended by that signal). A process that had to be killed
-        gets the complaint as its last line.
-        """
+        """Wait 10 s, then kill with `complaint` as last line; return the status (-n: signal n)."""
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
