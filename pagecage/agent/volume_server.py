@@ -207,7 +207,13 @@ class FuseLoop:
         # (get_loop_size in drivers/block/loop.c, seen on Linux 6.12).
         (folder / SERVED_FILE).stat()
         for attempt in range(_ATTEMPTS):
-            node = _free_loop()
+            # The node is made where nothing makes nodes, as in a container.
+            with _LOOP_CONTROL.open("rb") as control:
+                node = Path(f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}")
+            if not node.exists():
+                major, minor = (SYS_BLOCK / node.name / "dev").read_text().split(":")
+                with suppress(FileExistsError):
+                    os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))
             settings = ["--direct-io=on", "--sector-size", str(_BLOCK_BYTES)]
             done = run(
                 ["losetup", *settings, node, folder / SERVED_FILE],
@@ -232,17 +238,6 @@ class FuseLoop:
             run(["umount", "--lazy", served], timeout_seconds=60)
             removed.append(str(served))
         return removed
-
-
-def _free_loop() -> Path:
-    """Return the node of a free loop device, made where nothing makes nodes, as in a container."""
-    with _LOOP_CONTROL.open("rb") as control:
-        node = Path(f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}")
-    if not node.exists():
-        major, minor = (SYS_BLOCK / node.name / "dev").read_text().split(":")
-        with suppress(FileExistsError):
-            os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))
-    return node
 
 
 def _loops_of(served: Path) -> list[str]:

@@ -196,7 +196,25 @@ def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
         reason = f"{program} has no image {image.reference}"
         raise HostError(reason, f"{program} pull {image.reference}")
     try:
-        load_archive(program, Path(image.archive), image.image_id)
+        # The engine would give an image the names in its archive, and take them from other images,
+        # so it gets the configuration and the layers alone, with a list of contents that has only
+        # our own name.
+        with tempfile.TemporaryFile() as stderr:
+            process = spawn([program, "load"], stdin=PIPE, stderr=stderr)
+            assert process.stdin is not None
+            try:
+                with suppress(BrokenPipeError), process.stdin:
+                    write_renamed(Path(image.archive), image.image_id, process.stdin)
+                status = process.wait(_LOAD_SECONDS)
+            except TimeoutExpired:
+                raise ValueError(f"it took longer than {_LOAD_SECONDS:.0f} s") from None
+            finally:
+                process.kill()
+                process.wait()
+            stderr.seek(0)
+            lines = stderr.read().decode(errors="replace").strip().splitlines()
+        if status != 0:
+            raise ValueError(f"{lines[-1] if lines else f'{program} load: status {status}'}")
     except UNLOADABLE as error:
         reason = f"{program} cannot load {image.reference}: {error}"
         raise HostError(reason, f"{program} info") from None
@@ -242,31 +260,6 @@ class _Entry(tarfile.TarInfo):
 
 def open_archive(path: Path) -> tarfile.TarFile:
     return tarfile.open(path, "r:*", tarinfo=_Entry)
-
-
-def load_archive(program: str, archive: Path, image_id: str) -> None:
-    """Have the engine load the image with this id under a name of pagecage's own.
-
-    `docker load` gives an image the names in its archive, and takes them from other images. So it
-    gets the configuration and the layers alone, with a list of contents that has only that name.
-    Raises ValueError if the archive lacks the image, or if the engine refuses it.
-    """
-    with tempfile.TemporaryFile() as stderr:
-        process = spawn([program, "load"], stdin=PIPE, stderr=stderr)
-        assert process.stdin is not None
-        try:
-            with suppress(BrokenPipeError), process.stdin:
-                write_renamed(archive, image_id, process.stdin)
-            status = process.wait(_LOAD_SECONDS)
-        except TimeoutExpired:
-            raise ValueError(f"it took longer than {_LOAD_SECONDS:.0f} s") from None
-        finally:
-            process.kill()
-            process.wait()
-        stderr.seek(0)
-        lines = stderr.read().decode(errors="replace").strip().splitlines()
-    if status != 0:
-        raise ValueError(f"{lines[-1] if lines else f'{program} load: status {status}'}")
 
 
 def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:

@@ -288,7 +288,17 @@ class IoMaxController(ThreadCollector):
             changed |= {prop: cap for prop, cap in wanted.items() if cap != meter.caps.get(prop)}
             meter.caps = wanted
         if changed:
-            self._set_limits(changed)
+            # systemd may rewrite the values before the read-back, when a scope starts in the slice.
+            try:
+                write_io_max(self._cgroup, self._maj_min, changed)
+                self._refused = 0
+                self._changes.append({"t": time.monotonic(), **changed})
+            except HostError:
+                self._refused += 1
+                if self._refused >= _MOST_REFUSED:
+                    raise
+                for meter in self._meters:
+                    meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
         if not self._keeps_series:
             return
         buckets = [
@@ -296,19 +306,6 @@ class IoMaxController(ThreadCollector):
             for meter in self._meters
         ]
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
-
-    def _set_limits(self, changed: dict[str, int]) -> None:
-        """Write limits, again after a wrong read-back: systemd rewrites them as scopes start."""
-        try:
-            write_io_max(self._cgroup, self._maj_min, changed)
-            self._refused = 0
-            self._changes.append({"t": time.monotonic(), **changed})
-        except HostError:
-            self._refused += 1
-            if self._refused >= _MOST_REFUSED:
-                raise
-            for meter in self._meters:
-                meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
 
 
 def write_io_max(cgroup: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
