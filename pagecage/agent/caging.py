@@ -280,6 +280,7 @@ class Caged:
     rewrite io.max, one per disk whose limits need it.
     """
 
+    run: TrialRun
     driver: Driver
     context: LaunchContext
     storage: Storage

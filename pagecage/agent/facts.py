@@ -17,7 +17,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux import cgroup, procfs
 from pagecage.linux.block_device import (
     Disk,
-    has_cgroup_writeback,
+    find_mount,
     read_queue_settings,
     resolve_disk,
 )
@@ -146,7 +146,7 @@ def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = Non
             "pid1": is_pid1(),
             "version": systemd.version,
             "user": user,
-            "user_manager": systemd.has_user_manager(),
+            "user_manager": systemd.socket().exists() if user else None,
         },
         "cgroup": _cgroup(systemd),
         "cgroupfs": find_place().to_json(),
@@ -204,7 +204,7 @@ def _existing(directory: Path) -> Path:
 def _disk(data_dir: Path) -> Json:
     try:
         disk = resolve_disk(_existing(data_dir))
-        writeback = has_cgroup_writeback(Path(disk.mount_point))
+        writeback = find_mount(Path(disk.mount_point)).has_cgroup_writeback
     except (PagecageError, OSError) as error:
         return {"error": getattr(error, "message", str(error))}
     return {**describe_disk(disk), "has_cgroup_writeback": writeback}

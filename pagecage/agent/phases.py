@@ -75,7 +75,7 @@ def run_phases(run: TrialRun) -> None:
     caged, collectors, around = cage(run, prepared)
     launched = time.monotonic()
     with run.announced("run"):
-        found = measure(run, prepared.program, caged)
+        found = measure(prepared.program, caged)
     with run.announced("stop"):
         collectors.stop(traced_since=launched, found=found)
     with run.announced("totals"):
@@ -112,7 +112,11 @@ def prepare(run: TrialRun) -> Prepared:
         driven = trial.cage if storage.data.volume else slice_cage
         calibrate(run, storage, slice_cage, program.calibration_file(storage, files, driven))
     with run.announced("memory"):
-        limit_memory(run)
+        wanted, memory = run.trial.machine_memory_bytes, run.session.memory
+        if wanted is not None:
+            refusal = "memory is taken away only from"
+            with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, refusal):
+                run.keep("machine_memory", **memory.leave(wanted))
     with run.announced("dirty"):
         limit_dirty_pages(run)
     with run.announced("cache"):
@@ -179,15 +183,6 @@ def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path
         run.keep("cage", name, calibration=found)
 
 
-def limit_memory(run: TrialRun) -> None:
-    """Leave the guest only the trial's memory. Raises RequirementMissed outside of a guest."""
-    wanted, memory = run.trial.machine_memory_bytes, run.session.memory
-    if wanted is not None:
-        refusal = "memory is taken away only from"
-        with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, refusal):
-            run.keep("machine_memory", **memory.leave(wanted))
-
-
 def limit_dirty_pages(run: TrialRun) -> None:
     """Set a guest's dirty limits; they would slow down others. Raises RequirementMissed."""
     wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
@@ -233,7 +228,7 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Jso
         collectors = TrialCollectors(run, context, files, storage.data_directory)
         collectors.start()
     running = collectors.sampler, collectors.controllers
-    return Caged(driver, context, storage, files, limits, cache, *running), collectors, around
+    return Caged(run, driver, context, storage, files, limits, cache, *running), collectors, around
 
 
 def _cpu_times(context: LaunchContext) -> Json:
@@ -246,7 +241,8 @@ def _cpu_times(context: LaunchContext) -> Json:
     }
 
 
-def measure(run: TrialRun, program: Program, caged: Caged) -> dict[str, float | None]:
+def measure(program: Program, caged: Caged) -> dict[str, float | None]:
+    run = caged.run
     measured = program.measure(caged)
     ending = program.judge(measured)
     run.ending = replace(ending, phase=None if ending.has_answer else "run")

@@ -23,7 +23,7 @@ from pagecage.agent.trial_storage import (
     remove_storage,
 )
 from pagecage.errors import HostError, PagecageError
-from pagecage.linux.block_device import Disk, has_cgroup_writeback, resolve_disk
+from pagecage.linux.block_device import Disk, find_mount, resolve_disk
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
@@ -274,7 +274,8 @@ def unlimited_writes(
     """Yield a sentence per disk with a limit on writes and without writeback by cgroup."""
     for disk, properties in limited:
         names = [name for name in properties if name.startswith("IOWrite")]
-        if names and not has_cgroup_writeback(Path(disk.mount_point), mountinfo):
+        mount_point = Path(disk.mount_point)
+        if names and not find_mount(mount_point, mountinfo).has_cgroup_writeback:
             yield (
                 f"{disk.mount_point} is {disk.filesystem} with writeback outside of the trial's"
                 f" cgroup, where {' and '.join(names)} would not hold for buffered writes"

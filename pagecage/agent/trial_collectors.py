@@ -84,7 +84,16 @@ class TrialCollectors:
             files,
         )
         self.sampler = Sampler(around)
-        self._controllers = dict(_controllers(run, around))
+        cage, disks = run.trial.cage.cgroup_part, {DATA_DISK: context.disk, **context.disks}
+        self._controllers = {
+            name: IoMaxController(
+                replace(around, disk=disks[name]),
+                cage.on_disk(name),
+                name="credits" if name == DATA_DISK else f"credits-{name}",
+            )
+            for name in cage.disk_names
+            if rewrites_io_max(cage.on_disk(name), run.session.facts)
+        }
         names = run.trial.collectors
         tracers = (run.session.tracer, run.session.block_tracer)
         self._running: list[Collector] = [
@@ -162,12 +171,3 @@ def _custom(
     for spec in run.trial.own_collectors:
         argv = fill_all(spec.command, values, context.files)
         yield CustomCollector(spec, argv, context, environment)
-
-
-def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
-    cage, disks = run.trial.cage.cgroup_part, {DATA_DISK: context.disk, **context.disks}
-    for name in cage.disk_names:
-        if rewrites_io_max(cage.on_disk(name), run.session.facts):
-            on_disk = replace(context, disk=disks[name])
-            trace = "credits" if name == DATA_DISK else f"credits-{name}"
-            yield name, IoMaxController(on_disk, cage.on_disk(name), name=trace)

@@ -135,10 +135,6 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
             return maj_min, tuple(stack)
 
 
-def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
-    return find_mount(directory, mountinfo).has_cgroup_writeback
-
-
 def read_mountinfo() -> str:
     return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
 

@@ -52,7 +52,8 @@ def parse_flat_keyed(text: str) -> dict[str, int]:
     }
 
 
-def _nested(text: str) -> dict[str, dict[str, str]]:
+def parse_limits(text: str) -> dict[str, dict[str, str]]:
+    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
     rows = (line.split() for line in text.splitlines())
     return {
         key: dict(pair.partition("=")[::2] for pair in pairs) for key, *pairs in filter(None, rows)
@@ -62,18 +63,13 @@ def _nested(text: str) -> dict[str, dict[str, str]]:
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
     return {
         key: {name: int(value) for name, value in row.items() if value.isdigit()}
-        for key, row in _nested(text).items()
+        for key, row in parse_limits(text).items()
     }
-
-
-def parse_limits(text: str) -> dict[str, dict[str, str]]:
-    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
-    return _nested(text)
 
 
 def parse_pressure(text: str) -> Pressure:
     """Parse PSI (accounting/psi.rst): {"some": {"avg10": .., "total": microseconds}, ..}."""
-    return {k: {name: float(n) for name, n in row.items()} for k, row in _nested(text).items()}
+    return {k: {name: float(n) for name, n in row.items()} for k, row in parse_limits(text).items()}
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

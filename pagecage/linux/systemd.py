@@ -51,11 +51,8 @@ class Systemd:
             return Path("/run/systemd/system.control")
         return runtime_dir() / "systemd/user.control"
 
-    def has_user_manager(self) -> bool | None:
-        return user_socket().exists() if self.user else None
-
     def socket(self) -> Path:
-        return user_socket() if self.user else SYSTEM_SOCKET
+        return runtime_dir() / "systemd/private" if self.user else SYSTEM_SOCKET
 
     def is_reached(self) -> bool:
         return os.access(self.socket(), os.W_OK)
@@ -148,10 +145,6 @@ class Systemd:
 def runtime_dir() -> Path:
     """Return this user's runtime directory; `su` does not set the variable (pam_systemd(8))."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
-
-
-def user_socket() -> Path:
-    return runtime_dir() / "systemd/private"
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:

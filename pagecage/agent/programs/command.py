@@ -208,7 +208,7 @@ class CommandProgram:
         return self.filled(caged, (own.program, *own.arguments))
 
     def measure(self, caged: Caged) -> Measured:
-        part, argv, spec = MeasuredPart(self.run, caged), self.argv(caged), self.spec
+        part, argv, spec = MeasuredPart(caged), self.argv(caged), self.spec
         self.run.keep("workload", argv=argv)
         part.before_launch()
         program = self.launch(caged, argv)

@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.agent.caging import Caged
 from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
-from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared
 from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
@@ -42,8 +42,9 @@ shrink_inactive_list)."""
 class CacheChecks:
     """The checks of one trial's cache; none for state `any`, or without files."""
 
-    def __init__(self, run: TrialRun, caged: Caged) -> None:
+    def __init__(self, caged: Caged) -> None:
         self.found = dict(caged.cache)
+        run = caged.run
         self._run, self._caged = run, caged
         self._is_wanted = bool(caged.files) and run.trial.cache != "any"
         self._at_start: tuple[tuple[int, int], ...] = ()
@@ -258,14 +259,14 @@ class MeasuredPart:
     and `cache` the checks of the page cache.
     """
 
-    def __init__(self, run: TrialRun, caged: Caged, *, is_whole_life: bool = False) -> None:
-        self._run, self._caged, self._is_whole_life = run, caged, is_whole_life
+    def __init__(self, caged: Caged, *, is_whole_life: bool = False) -> None:
+        self._run, self._caged, self._is_whole_life = caged.run, caged, is_whole_life
         self._processes, self._limits = caged.context.processes, caged.limits
-        self._checks = CacheChecks(run, caged)
+        self._checks = CacheChecks(caged)
         self._launched_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._launched = time.monotonic()
         self._wall = self.began_at = 0.0
-        self.deadline = self._launched + run.trial.timeout_seconds
+        self.deadline = self._launched + caged.run.trial.timeout_seconds
         self.start_seconds: float | None = None
         self.interval: MeasuredInterval | None = None
         self.counters: Json = {}

@@ -28,7 +28,7 @@ class Program(Protocol):
         """Check that the program can run here and find its files. Raises RequirementMissed."""
 
     def calibration_file(
-        self, storage: Storage, files: ProgramFiles, slice_cage: Cage
+        self, storage: Storage, files: ProgramFiles, slice_cage: Cage, /
     ) -> Path | None:
         """Return the file that calibration reads, or None if no file is fit for it."""
 

@@ -338,7 +338,7 @@ class ServiceProgram(CommandProgram):
         self.run.keep("load", **values)
 
     def measure(self, caged: Caged) -> Measured:
-        part, argv = MeasuredPart(self.run, caged), self.argv(caged)
+        part, argv = MeasuredPart(caged), self.argv(caged)
         load_argv, cpus = self.filled(caged, self.service.load), os.sched_getaffinity(0)
         self.run.keep("workload", argv=argv)
         self.keep(argv=load_argv)

@@ -41,10 +41,7 @@ class ReportingProgram:
         return ProgramFiles((*datasets, *found), storage.data.disk)
 
     def calibration_file(
-        self,
-        storage: Storage,  # noqa: ARG002
-        files: ProgramFiles,
-        slice_cage: Cage,  # noqa: ARG002
+        self, _storage: Storage, files: ProgramFiles, _slice_cage: Cage, /
     ) -> Path | None:
         return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
@@ -55,7 +52,7 @@ class ReportingProgram:
     def argv(self, caged: Caged) -> list[str]:
         raise NotImplementedError
 
-    def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+    def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess, /) -> bool:
         """Take the workload through its measured part; False if it does not get to its end."""
         raise NotImplementedError
 
@@ -63,7 +60,7 @@ class ReportingProgram:
         """Read the report of the ended workload, unless it was printed as an `end` line."""
 
     def measure(self, caged: Caged) -> Measured:
-        part = MeasuredPart(self.run, caged, is_whole_life=not self.has_handshake)
+        part = MeasuredPart(caged, is_whole_life=not self.has_handshake)
         argv = self.argv(caged)
         driver, context, processes = caged.driver, caged.context, caged.context.processes
         self.run.keep("workload", argv=argv)
@@ -150,12 +147,7 @@ class HandshakeProgram(ReportingProgram):
         arguments = fill_all(own.arguments, values, caged.files)
         return [program_path(request, own.program), *arguments]
 
-    def follow(
-        self,
-        caged: Caged,  # noqa: ARG002
-        part: MeasuredPart,
-        process: HandshakeProcess,
-    ) -> bool:
+    def follow(self, _caged: Caged, part: MeasuredPart, process: HandshakeProcess, /) -> bool:
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         talk = process.conversation
