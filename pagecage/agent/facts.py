@@ -24,7 +24,7 @@ from pagecage.linux.block_device import (
 from pagecage.linux.cgroupfs import find_place
 from pagecage.linux.page_cache import cachestat_pages
 from pagecage.linux.procfs import read_text
-from pagecage.linux.systemd import Systemd, is_pid1, systemd_version
+from pagecage.linux.systemd import Systemd, is_pid1, systemd_version, user_socket
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import Package
 from pagecage.process import find_tool, run
@@ -146,7 +146,7 @@ def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = Non
             "pid1": is_pid1(),
             "version": systemd.version,
             "user": user,
-            "user_manager": systemd.socket().exists() if user else None,
+            "user_manager": user_socket().exists() if user else None,
         },
         "cgroup": _cgroup(systemd),
         "cgroupfs": find_place().to_json(),

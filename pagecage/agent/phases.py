@@ -29,7 +29,6 @@ from pagecage.agent.responses import responses
 from pagecage.agent.settings import OF_OURS, DirtyLimits, MemoryReservation
 from pagecage.agent.storage import (
     Storage,
-    TrialDisk,
     check_disks,
     prepare_storage,
     require_cgroup_writeback,
@@ -126,14 +125,20 @@ def prepare(run: TrialRun) -> Prepared:
 
 def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
     """Set read-ahead on every layer, and the split of requests as each provider counts them."""
-    trial, own_disk = run.trial, run.request.own_disk
+    trial, own_disk, journal = run.trial, run.request.own_disk, run.session.settings
     if trial.read_ahead_kb is not None:
-        run.restore_after(run.session.settings.restore)
+        run.restore_after(journal.restore)
         for layer in layers_with_queue(files.disk):
-            run.session.settings.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
+            journal.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
     for name, one in storage.disks.items():
         cage, found_us, more = trial.cage.on_disk(name), None, Json()
-        fidelity = _count_as_provider(run, cage, one)
+        fidelity: list[Fidelity] = []
+        if one.volume:
+            fidelity = volume_fidelity(cage, one.volume.path)
+        elif cage.accounting:
+            run.restore_after(journal.restore)
+            reason = not_shared_reason(cage, run.session.facts)
+            fidelity = count_as_provider(cage.accounting, one.disk, journal, reason)
         if name == DATA_DISK:
             found_us = read_latency_us(files.paths[0]) if files.paths else None
             is_session_disk = one.disk.maj_min == run.session.disk.maj_min
@@ -148,16 +153,6 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
             fidelity.append(latency(cage.latency, one.latency_us, found_us, obstacle))
         if fidelity:
             run.keep("cage", name, fidelity=[vars(aspect) for aspect in fidelity])
-
-
-def _count_as_provider(run: TrialRun, cage: Cage, one: TrialDisk) -> list[Fidelity]:
-    if one.volume:
-        return volume_fidelity(cage, one.volume.path)
-    if cage.accounting is None:
-        return []
-    journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)
-    run.restore_after(journal.restore)
-    return count_as_provider(cage.accounting, one.disk, journal, reason)
 
 
 def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path | None) -> None:

@@ -161,11 +161,11 @@ class MemoryReservation:
         drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_RESERVATION_TRIES):
-            _write_number(drop_caches, 3)
+            self._write(drop_caches, 3)
             surplus = (self._meminfo("MemAvailable") - wanted_bytes) // huge_bytes
             if surplus == 0:
                 break
-            _write_number(self._pool, max(0, self._pool_pages() + surplus))
+            self._write(self._pool, max(0, self._pool_pages() + surplus))
         available = self._meminfo("MemAvailable")
         if abs(available - wanted_bytes) > _TOLERANCE_BYTES + huge_bytes:
             left, wanted = format_bytes(available), format_bytes(wanted_bytes)
@@ -179,11 +179,14 @@ class MemoryReservation:
 
     def restore(self) -> list[str]:
         return self._journal.put_back(
-            "vm.nr_hugepages", lambda saved: _write_number(self._pool, int(saved["nr_hugepages"]))
+            "vm.nr_hugepages", lambda saved: self._write(self._pool, int(saved["nr_hugepages"]))
         )
 
     def _pool_pages(self) -> int:
         return int(read_text(self._pool) or 0)
+
+    def _write(self, path: Path, value: int) -> None:
+        _write_number(path, value)
 
     def _meminfo(self, key: str) -> int:
         size_bytes = meminfo_bytes(key, self._proc)

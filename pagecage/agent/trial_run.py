@@ -99,7 +99,12 @@ class TrialRun:
 
     def restore_after(self, restore: Callable[[], list[str]]) -> None:
         """Restore settings in the cleanup. A failure goes into the record: the change stays."""
-        self.cleanup.callback(lambda: [self.add_error(failure) for failure in restore()])
+
+        def put_back() -> None:
+            for failure in restore():
+                self.add_error(failure)
+
+        self.cleanup.callback(put_back)
 
     def make_dataset(self, dataset: Dataset, directory: Path) -> Path:
         """Make a dataset as the user who will read it. Raises NotPrepared if that fails."""

@@ -169,7 +169,7 @@ _LVM_CACHES = {
 
 def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[Json]:
     """Return layers with a cache as `{layer, kind}`, of loops the file's resident bytes too."""
-    found = []
+    found: list[Json] = []
     for name in stack_names(disk, sys):
         place = sys / "class/block" / name
         uuid = (read_text(place / "dm/uuid") or "").strip()

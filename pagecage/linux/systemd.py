@@ -52,7 +52,7 @@ class Systemd:
         return runtime_dir() / "systemd/user.control"
 
     def socket(self) -> Path:
-        return runtime_dir() / "systemd/private" if self.user else SYSTEM_SOCKET
+        return user_socket() if self.user else SYSTEM_SOCKET
 
     def is_reached(self) -> bool:
         return os.access(self.socket(), os.W_OK)
@@ -145,6 +145,10 @@ class Systemd:
 def runtime_dir() -> Path:
     """Return this user's runtime directory; `su` does not set the variable (pam_systemd(8))."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+
+
+def user_socket() -> Path:
+    return runtime_dir() / "systemd/private"
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
