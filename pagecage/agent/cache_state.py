@@ -71,10 +71,8 @@ def _require(state: str, found: Sequence[Residency]) -> None:
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
         sums = _residency(found)
-        raise NotPrepared(
-            f"{sums['resident_bytes_before']} of {sums['file_bytes']} bytes are resident, not"
-            f" {state}"
-        )
+        count, total = sums["resident_bytes_before"], sums["file_bytes"]
+        raise NotPrepared(f"{count} of {total} bytes are resident, not {state}")
 
 
 def run_setup_step(

@@ -39,12 +39,9 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
         # (mm/mincore.c, can_do_mincore). The file must also be readable, for mincore to be called.
         owned = os.getuid() in (0, file.stat().st_uid)
         if not (os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))):
-            reason = (
-                f"{file} belongs to another user and is read-only, so the kernel hides whether it"
-                " is cached"
-            )
+            reason = "belongs to another user and is read-only, so the kernel hides whether it"
             fix = "run as its owner or as root, or omit --cold"
-            raise RequirementMissed.of(Requirement.DATA, reason, fix)
+            raise RequirementMissed.of(Requirement.DATA, f"{file} {reason} is cached", fix)
     return files
 
 
@@ -113,11 +110,9 @@ def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> N
     """Raise HostError unless the disk has `need_bytes` for `what`, and 256 MiB free."""
     free = free_bytes(directory)
     if free < need_bytes + _SPARE_BYTES:
-        raise HostError(
-            f"{what} of {format_bytes(need_bytes)} does not fit {directory}"
-            f" ({format_bytes(free)} free)",
-            "choose a smaller SIZE, or free space there",
-        )
+        need, left = format_bytes(need_bytes), format_bytes(free)
+        reason = f"{what} of {need} does not fit {directory} ({left} free)"
+        raise HostError(reason, "choose a smaller SIZE, or free space there")
 
 
 def make_room(

@@ -164,6 +164,7 @@ _KINDS = {
 }
 _INHERITED = "security.selinux"  # a label that the policy gives to new files, not the program
 
+_SIGNED = ("ino", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "nlink")
 Signature = tuple[int, ...]
 """Inode, size, times of change, mode, owner and links: two equal ones mean an unchanged file."""
 
@@ -254,16 +255,7 @@ def _read_xattrs(path: Path) -> dict[str, str]:
 
 
 def signature(status: os.stat_result) -> Signature:
-    return (
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_nlink,
-    )
+    return tuple(getattr(status, f"st_{name}") for name in _SIGNED)
 
 
 def signatures(root: Path) -> dict[str, Signature]:

@@ -285,10 +285,8 @@ class DataPreparation:
             how = describe_status(status)
             raise NotPrepared(f"{name}, which makes the data, ended {how}{ending}")
         if has_left:
-            raise NotPrepared(
-                f"{name}, which makes the data, ended while processes that it started lived"
-                f" on{ending}"
-            )
+            how = f"while processes that it started lived on{ending}"
+            raise NotPrepared(f"{name}, which makes the data, ended {how}")
         return argv
 
     def _run_program(

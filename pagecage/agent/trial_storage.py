@@ -208,11 +208,9 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
     if "No space left" in done.stderr:
         file.unlink()
         free = format_bytes(shutil.disk_usage(file.parent).free)
-        raise HostError(
-            f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
-            " free)",
-            "choose a smaller --dataset or another --data-dir",
-        )
+        reason = f"of the simulated volume do not fit in {file.parent} ({free} free)"
+        hint = "choose a smaller --dataset or another --data-dir"
+        raise HostError(f"{format_bytes(whole)} {reason}", hint)
     return True
 
 

@@ -139,11 +139,9 @@ def require_c_library(plugin: Path) -> None:
     present = glibc_version()
     if needed > (present or (0, 0)):
         here = f"glibc {present[0]}.{present[1]}" if present else "a C library other than glibc"
-        raise HostError(
-            f"{plugin.name} needs glibc {needed[0]}.{needed[1]} or newer, and this machine has"
-            f" {here}",
-            "use --enforced-by cgroup, or a machine with a newer C library",
-        )
+        reason = f"{plugin.name} needs glibc {needed[0]}.{needed[1]} or newer, and this machine has"
+        hint = "use --enforced-by cgroup, or a machine with a newer C library"
+        raise HostError(f"{reason} {here}", hint)
 
 
 def glibc_version() -> tuple[int, int] | None:

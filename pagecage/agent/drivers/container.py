@@ -306,11 +306,9 @@ def layer_directories(program: str, found: JsonView) -> tuple[Path, ...]:
     paths = [path for text in joined if text for path in text.split(":")]
     if graph.get("Name") not in _OVERLAY or not paths:
         name = graph.get("Name") or "containerd's"
-        raise HostError(
-            f"{program} keeps images with the storage driver {name}, which does not tell the"
-            " directories of layers",
-            "use --host vm, or an engine with the storage driver overlay2",
-        )
+        reason = f"{program} keeps images with the storage driver {name}"
+        hint = "use --host vm, or an engine with the storage driver overlay2"
+        raise HostError(f"{reason}, which does not tell the directories of layers", hint)
     return tuple(map(Path, paths))
 
 

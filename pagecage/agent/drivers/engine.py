@@ -217,30 +217,21 @@ def unfit_reason(
     """Return why the engine cannot run a trial of a `user`'s or root's systemd, and the fix."""
     name = facts.engine
     if facts.cgroup_version != 2:
-        return (
-            f"{name} uses cgroup v1, where a trial's limits on I/O do not hold for its containers",
-            "use HOST=vm",
-        )
+        reason = "uses cgroup v1, where a trial's limits on I/O do not hold for its containers"
+        return f"{name} {reason}", "use HOST=vm"
     if facts.cgroup_driver != cgroup_driver:
-        return (
-            f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"
-            f" {cgroup_driver}, so none can contain its containers",
-            f'put {{"exec-opts": ["native.cgroupdriver={cgroup_driver}"]}} into'
-            " /etc/docker/daemon.json and restart it",
-        )
+        reason = f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"
+        setting = f'{{"exec-opts": ["native.cgroupdriver={cgroup_driver}"]}}'
+        hint = f"put {setting} into /etc/docker/daemon.json and restart it"
+        return f"{reason} {cgroup_driver}, so none can contain its containers", hint
     if facts.lacks_io:
         full_name = f"rootless {name}" if facts.rootless else name
-        return (
-            f"{full_name} has no io controller and discards limits on I/O with a warning",
-            delegation_command(os.getuid()) if facts.rootless else "use HOST=vm",
-        )
+        reason = f"{full_name} has no io controller and discards limits on I/O with a warning"
+        return reason, delegation_command(os.getuid()) if facts.rootless else "use HOST=vm"
     if facts.rootless != user:
         engine, manager = ("a user", "root's") if facts.rootless else ("root", "a user's")
-        reason = (
-            f"{name} runs as {engine}, so it cannot put a container into a slice of {manager}"
-            " systemd"
-        )
-        return reason, "run both as the same user"
+        reason = f"so it cannot put a container into a slice of {manager} systemd"
+        return f"{name} runs as {engine}, {reason}", "run both as the same user"
     return None
 
 

@@ -69,11 +69,8 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
         return Fidelity("io_size", "absent", reason)
     if now_kb == wanted_kb:
         was = "" if str(now_kb) == before_kb else f", which was {before_kb}"
-        reason = (
-            f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts as the"
-            " provider does"
-        )
-        return Fidelity("io_size", "exact", reason)
+        reason = f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts"
+        return Fidelity("io_size", "exact", f"{reason} as the provider does")
     here, there = -(-wanted_kb // now_kb), -(-now_kb // wanted_kb)
     state, effect = "looser", f"{now_kb} KiB count once here and {there} times at the provider"
     if now_kb < wanted_kb:
@@ -86,11 +83,8 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
     """Return the fidelity to a provider that merges adjacent I/Os, which io.max does not."""
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
-        reason = (
-            "io.max counts before adjacent I/Os are merged, but read-ahead requests"
-            f" {read_ahead_kb} KiB at once"
-        )
-        return Fidelity("merged", "exact", reason)
+        reason = "io.max counts before adjacent I/Os are merged, but read-ahead requests"
+        return Fidelity("merged", "exact", f"{reason} {read_ahead_kb} KiB at once")
     reason = "the provider merges adjacent I/Os before it counts, io.max does not"
     if read_ahead_kb:
         reason += f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here"
@@ -101,11 +95,8 @@ def combined(not_shared_reason: str) -> Fidelity:
     if not_shared_reason:
         reason = "reads and writes share one limit at the provider; io.max allows each of them the"
         return Fidelity("combined", "looser", f"{reason} full limit ({not_shared_reason})")
-    reason = (
-        "reads and writes share one limit: io.max is divided between them by use, ten times a"
-        " second"
-    )
-    return Fidelity("combined", "exact", reason)
+    reason = "reads and writes share one limit: io.max is divided between them by use"
+    return Fidelity("combined", "exact", f"{reason}, ten times a second")
 
 
 def not_shared_reason(cage: Cage, facts: JsonView) -> str:
@@ -152,10 +143,8 @@ def no_floor_reason(
     available = parse_meminfo(read_text(meminfo) or "").get("MemAvailable", 0) * KIB
     wanted = 2 * trial.dataset_bytes + _SPARE_BYTES
     if available < wanted:
-        return (
-            f"a disk in memory would need {format_bytes(wanted)} of memory, and"
-            f" {format_bytes(available)} are available"
-        )
+        need, found = format_bytes(wanted), format_bytes(available)
+        return f"a disk in memory would need {need} of memory, and {found} are available"
     return ""
 
 
@@ -177,10 +166,8 @@ def latency(
     state = "looser" if different else "exact"
     if is_slow or (different and max(different) < made_us):
         state = "stricter"
-    reason = (
-        f"the disk made for the trial takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
-    )
-    return Fidelity("latency", state, reason)
+    reason = f"takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
+    return Fidelity("latency", state, f"the disk made for the trial {reason}")
 
 
 _PERIOD_SECONDS = 0.1

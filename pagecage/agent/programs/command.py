@@ -140,15 +140,12 @@ class CommandProgram:
             program = fill(program, command_places(self.run.request, storage.data_directory))
         if shutil.which(Path(directory, program) if "/" in program else program):
             return
-        is_guest = self.run.request.host == "vm"
-        where = "in the guest" if is_guest else "on this machine"
-        raise RequirementMissed.of(
-            Requirement.WORKLOAD,
-            f"there is no program {program!r} {where}",
-            "bring it along: --copy-program"
-            if is_guest
-            else "look whether its name is right and PATH has it",
-        )
+        is_guest, where = self.run.request.host == "vm", "on this machine"
+        hint = "look whether its name is right and PATH has it"
+        if is_guest:
+            where, hint = "in the guest", "bring it along: --copy-program"
+        reason = f"there is no program {program!r} {where}"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
 
     def _require_free_ports(self) -> None:
         """Refuse taken ports: another process would seem to serve, or the container not listen."""

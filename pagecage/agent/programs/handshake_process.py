@@ -40,10 +40,8 @@ def parse_message(line: bytes) -> Json:
         raise HandshakeBreach(f"it printed a line that is not a JSON object: {shown}")
     kind = message.get("type")
     if kind not in _TYPES:
-        raise HandshakeBreach(
-            f"it printed a message of type {_cut(repr(kind))}, and the handshake has only"
-            f" {', '.join(_TYPES)}"
-        )
+        reason = f"it printed a message of type {_cut(repr(kind))}, and the handshake has only"
+        raise HandshakeBreach(f"{reason} {', '.join(_TYPES)}")
     return message
 
 

@@ -159,12 +159,10 @@ def _drop_metadata(conditions: Collection[str], caged: Caged) -> str:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RequirementMissed.of(
-            Requirement.METADATA,
-            f"directory entries and inodes cannot be dropped: {error.filename or DROP}:"
-            f" {error.strerror}",
-            "run as root or in the guest (HOST=vm), or leave out cold-metadata",
-        ) from None
+        place = f"{error.filename or DROP}: {error.strerror}"
+        reason = f"directory entries and inodes cannot be dropped: {place}"
+        hint = "run as root or in the guest (HOST=vm), or leave out cold-metadata"
+        raise RequirementMissed.of(Requirement.METADATA, reason, hint) from None
     return "cold" if caged.disk.filesystem in _KNOWN else "unknown"
 
 
@@ -241,10 +239,8 @@ def describe_status(status: int) -> str:
 
 
 def describe_escaped(process: JsonView) -> str:
-    return (
-        f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
-        " hold"
-    )
+    place = process["cgroup"]
+    return f"{name_process(process)} left the cage for {place}, where its limits do not hold"
 
 
 def name_process(process: JsonView) -> str:
