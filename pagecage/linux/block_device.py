@@ -75,7 +75,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
                 re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
                 for word in head[3:5]
             )
-            mounts.append(Mount(head[2], mount_point, *tail[:3], root))
+            mounts.append(Mount(head[2], mount_point, tail[0], tail[1], tail[2], root))
     return mounts
 
 

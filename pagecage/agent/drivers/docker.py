@@ -63,8 +63,8 @@ def call(method: str, path: str, body: JsonView | None = None) -> Any:
         answer = connection.getresponse()
         content, status = answer.read(), answer.status
     except (OSError, http.client.HTTPException) as error:
-        reason = f"Docker's API does not answer: {error}"
-        raise HostError(reason, "systemctl status docker") from None
+        sentence = f"Docker's API does not answer: {error}"
+        raise HostError(sentence, "systemctl status docker") from None
     finally:
         connection.close()
     try:
@@ -73,8 +73,8 @@ def call(method: str, path: str, body: JsonView | None = None) -> Any:
         decoded = {}
     if status >= http.client.BAD_REQUEST:
         reason = decoded.get("message") if isinstance(decoded, dict) else None
-        reason = f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}"
-        raise HostError(reason, "docker info")
+        refusal = f"Docker's API refused {method} {path} ({status})"
+        raise HostError(f"{refusal}: {reason or 'no reason given'}", "docker info")
     return decoded
 
 

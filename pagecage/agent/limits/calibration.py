@@ -202,12 +202,12 @@ class Calibrator:
             scratch = self._data_dir / SCRATCH if self._data_dir else None
             target = read_from if "Read" in name else scratch
 
-            def drive(argv: list[str]) -> tuple[Completed, float | None]:
+            def load(argv: list[str]) -> tuple[Completed, float | None]:
                 done, counters, _ = self._in_slice(name, cap, argv)
                 on_disk = (counters["io.stat"] or {}).get(self._disk.maj_min, {})
                 return done, on_disk.get(IO_STAT_KEY[name])
 
-            return _drive_disk(name, cap, target, drive, _CGROUP) if target else None
+            return _drive_disk(name, cap, target, load, _CGROUP) if target else None
         drive = {
             "MemoryMax": self._drive_memory,
             "MemoryHigh": self._drive_memory_high,
