@@ -51,7 +51,7 @@ AGENT_ORDER = (
     "main",
 )
 LINUX_ORDER = (
-    "dbus procfs",
+    "procfs",
     "block_device processes",
     "cgroup child_processes page_cache",
     "cgroup_files systemd",

@@ -30,12 +30,7 @@ _LOAD_PASSES = 5
 
 
 def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
-    """Evict or load the files and measure the result, and that of caches below the file system.
-
-    Returns the evidence of the record's `cache`. Raises NotPrepared if the state was not reached.
-    Before a setup step the files are only evicted; the step loads them, and `resident` is proven
-    after it.
-    """
+    """Return the `cache` of the record. Raises NotPrepared if the state was not reached."""
     state, fills_itself = run.trial.cache, run.trial.before is None
     files, evidence = program_files.paths, {"requested": run.trial.cache, "charged_to": None}
     run.keep("cache", **evidence)
@@ -48,28 +43,19 @@ def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
         return evidence
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]
     if state == "resident" and fills_itself:
-        found = _load_all(files)
+        # Reclaim may take pages of a large file before its end is read (damon/reclaim.rst).
+        for _ in range(_LOAD_PASSES):
+            for path in files:
+                load(path)
+            found = [measure_residency(path) for path in files]
+            if all(residency.is_full for residency in found):
+                break
         evidence["charged_to"] = str(own_cgroup())
     evidence |= _residency(found)
     run.keep("cache", **evidence)
     if state != "resident" or fills_itself:
         _require(state, found)
     return evidence
-
-
-def _load_all(files: Sequence[Path]) -> list[Residency]:
-    """Load the files until all are resident, in a few passes at most.
-
-    Proactive reclaim may take pages of a large file before its end is read
-    (Documentation/admin-guide/mm/damon/reclaim.rst).
-    """
-    for _ in range(_LOAD_PASSES):
-        for path in files:
-            load(path)
-        found = [measure_residency(path) for path in files]
-        if all(residency.is_full for residency in found):
-            break
-    return found
 
 
 def _residency(found: Sequence[Residency]) -> Json:
@@ -85,20 +71,13 @@ def _require(state: str, found: Sequence[Residency]) -> None:
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
         sums = _residency(found)
-        raise NotPrepared(
-            f"{sums['resident_bytes_before']} of {sums['file_bytes']} bytes are resident, not"
-            f" {state}"
-        )
-
-
-def all_resident_bytes(paths: tuple[Path, ...]) -> int:
-    return sum(map(resident_bytes, paths))
+        count, total = sums["resident_bytes_before"], sums["file_bytes"]
+        raise NotPrepared(f"{count} of {total} bytes are resident, not {state}")
 
 
 def run_setup_step(
     run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
 ) -> Json:
-    """Run the setup step, if any; return its evidence. Raises RequirementMissed or NotPrepared."""
     step, trial = run.trial.before, run.trial
     if step is None:
         return {}
@@ -109,21 +88,26 @@ def run_setup_step(
     begin = time.monotonic()
     done = run_process(command, check=False, timeout_seconds=trial.timeout_seconds)
     seconds, charged_to = time.monotonic() - begin, None if cgroup is None else str(cgroup)
-    charged = {
-        str(one): (read_counters(one, "memory.stat")["memory.stat"] or {}).get("file")
-        for one in dict.fromkeys(filter(None, (context.processes.cgroup, cgroup)))
-    }
     kept = {
         "argv": argv,
         "slice": charged_to,
         "exit_status": done.status,
         "seconds": seconds,
-        "resident_bytes_after": all_resident_bytes(files),
-        "charged_bytes": charged,
+        "resident_bytes_after": sum(map(resident_bytes, files)),
+        "charged_bytes": {
+            str(one): (read_counters(one, "memory.stat")["memory.stat"] or {}).get("file")
+            for one in dict.fromkeys(filter(None, (context.processes.cgroup, cgroup)))
+        },
     }
     evidence: Json = {"charged_to": charged_to, "step": kept}
     run.keep("cache", **evidence)
-    _require_success(step.program, done.status, done.stderr)
+    last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
+    if done.status == CANNOT:
+        reason = f"{step.program} (step before): {last_line}"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason)
+    if done.status != 0:
+        reason = f"ended with status {done.status}: {last_line}"
+        raise NotPrepared(f"the step before ({step.program}) {reason}")
     if trial.cache == "resident":
         found = [measure_residency(path) for path in files]
         evidence |= _residency(found)
@@ -145,12 +129,3 @@ def _step_command(
         cgroup = context.maker.make(unit, context.cage, context.disk, context.disks)
     name = stem.replace("pagecage-", "pagecage-step-")
     return context.maker.enter_command(unit, argv, name), cgroup
-
-
-def _require_success(program: str, status: int, stderr: str) -> None:
-    last_line = (stderr.strip().splitlines() or ["it printed no reason"])[-1]
-    if status == CANNOT:
-        reason = f"{program} (step before): {last_line}"
-        raise RequirementMissed.of(Requirement.WORKLOAD, reason)
-    if status != 0:
-        raise NotPrepared(f"the step before ({program}) ended with status {status}: {last_line}")

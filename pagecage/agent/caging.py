@@ -13,8 +13,8 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.data_files import sidecar_of
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.limits.calibration import sound_account
 from pagecage.agent.limits.fidelity import IoMaxController
-from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.protocol import ask
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import TrialRun
@@ -51,11 +51,7 @@ class ProgramFiles:
 
 
 def prepare_driver(run: TrialRun) -> tuple[Driver, Json]:
-    """Return the driver, ready to run the workload, and what it has prepared.
-
-    Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
-    since its start would disturb the measurement.
-    """
+    """Return the driver, ready, and what it has prepared. Raises RequirementMissed."""
     session, name, command = run.session, run.trial.driver, run.trial.workload.command
     asks = partial(ask, session.stream, session.inbox)
     image = command.image if command else None
@@ -70,11 +66,7 @@ def prepare_driver(run: TrialRun) -> tuple[Driver, Json]:
 
 
 class CageLimits:
-    """The limits of a trial: set, read back, and proven again at each moment that counts.
-
-    Every method raises RequirementMissed if a limit is not in force. The record keeps what was
-    found before that.
-    """
+    """Limits that are set, read back and proven again. Every method raises RequirementMissed."""
 
     def __init__(self, run: TrialRun, driver: Driver, storage: Storage) -> None:
         self._run, self._driver, self._cage = run, driver, run.trial.cage
@@ -171,7 +163,6 @@ class CageLimits:
             _refuse([f"{external.by} holds {k} at {v}" for k, v in held if asked.get(k) != v])
 
     def renew_volumes(self) -> None:
-        """Enforce each volume's limits anew. Raises HostError for the data's volume."""
         for name in self._volumes:
             if name == DATA_DISK:
                 self._enforce(name)
@@ -235,7 +226,6 @@ class CageLimits:
         return cgroup
 
     def require_unchanged(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
-        """Read the limits back again, without io.max if it is rewritten."""
         for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):
             expected = {key: self._expected.get(key, "max") for key in held}
             wrong = limits_not_in_force(expected, held, above)
@@ -248,10 +238,7 @@ class CageLimits:
     def _read_again(
         self, context: LaunchContext, *, rewrites_io_max: bool
     ) -> Iterator[tuple[dict[str, str], dict[str, dict[str, str]]]]:
-        """Yield the requested limits of the cgroup that holds them, and those of its ancestors.
-
-        Yields nothing without a cgroup, or if a container's is gone.
-        """
+        """Yield the requested limits and the ancestors'; nothing if there is no cgroup any more."""
         cgroup = context.processes.cgroup
         if cgroup is None:
             return
@@ -269,7 +256,6 @@ class CageLimits:
 
 
 def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> Json:
-    """Return the limits of a cgroup and of its ancestors; those on memory and CPU have no disk."""
     found = {
         one: {k: v for k, v in read_limits(one, maj_min).items() if not only_io or "io.max" in k}
         for one in (cgroup, *ancestors(cgroup))
@@ -282,9 +268,8 @@ def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> Json:
 
 def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
-        raise RequirementMissed.of(
-            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint
-        )
+        reason = f"limits are not as asked: {'; '.join(wrong)}"
+        raise RequirementMissed.of(Requirement.LIMITS, reason, hint)
 
 
 @dataclass(frozen=True)
@@ -295,6 +280,7 @@ class Caged:
     rewrite io.max, one per disk whose limits need it.
     """
 
+    run: TrialRun
     driver: Driver
     context: LaunchContext
     storage: Storage
@@ -306,7 +292,6 @@ class Caged:
 
     @property
     def disk(self) -> Disk:
-        """The disk that is measured and limited."""
         return self.context.disk
 
 

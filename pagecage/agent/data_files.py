@@ -19,10 +19,7 @@ from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the regular files among and below the paths, each once, sorted; links are skipped.
-
-    Raises RequirementMissed if there are none, or if the kernel hides their pages.
-    """
+    """Return the sorted regular files; links are skipped. Raises RequirementMissed for none."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
@@ -42,12 +39,9 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
         # (mm/mincore.c, can_do_mincore). The file must also be readable, for mincore to be called.
         owned = os.getuid() in (0, file.stat().st_uid)
         if not (os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))):
-            reason = (
-                f"{file} belongs to another user and is read-only, so the kernel hides whether it"
-                " is cached"
-            )
+            reason = "belongs to another user and is read-only, so the kernel hides whether it"
             fix = "run as its owner or as root, or omit --cold"
-            raise RequirementMissed.of(Requirement.DATA, reason, fix)
+            raise RequirementMissed.of(Requirement.DATA, f"{file} {reason} is cached", fix)
     return files
 
 
@@ -70,10 +64,7 @@ _COMPRESSED_SHARE = 0.9
 
 
 def _require_random(path: Path, dataset: Dataset) -> None:
-    """Raise HostError if a sample of a dataset of random bytes is compressible or repeats itself.
-
-    Storage may keep such data in fewer blocks, and read less than was asked for.
-    """
+    """Raise HostError if random data are compressible: storage could then read less than asked."""
     if dataset.fill != "random" or dataset.size_bytes < _SAMPLED_PAGES * LEAST_PAGE_BYTES:
         return
     step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
@@ -95,7 +86,6 @@ GENERATOR_VERSION = 2  # pcgen's: the bytes or the sidecar of another version ma
 
 
 def sidecar_of(path: Path) -> Path:
-    """Return the path of the file beside the data that has its checksums."""
     return path.with_name(path.name + ".json")
 
 
@@ -113,7 +103,6 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return the free space that any user may take."""
     return shutil.disk_usage(directory).free
 
 
@@ -121,20 +110,15 @@ def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> N
     """Raise HostError unless the disk has `need_bytes` for `what`, and 256 MiB free."""
     free = free_bytes(directory)
     if free < need_bytes + _SPARE_BYTES:
-        raise HostError(
-            f"{what} of {format_bytes(need_bytes)} does not fit {directory}"
-            f" ({format_bytes(free)} free)",
-            "choose a smaller SIZE, or free space there",
-        )
+        need, left = format_bytes(need_bytes), format_bytes(free)
+        reason = f"{what} of {need} does not fit {directory} ({left} free)"
+        raise HostError(reason, "choose a smaller SIZE, or free space there")
 
 
 def make_room(
     others: Iterable[Path], has_room: Callable[[], bool], tell: Callable[[Path], None] | None = None
 ) -> None:
-    """Remove files and folders that can be made again, the oldest first, until there is room.
-
-    `tell` is called with each before it is removed.
-    """
+    """Remove what can be made again, the oldest first, until there is room; `tell` each before."""
     for other in sorted(others, key=lambda path: path.lstat().st_mtime):
         if has_room():
             return

@@ -17,14 +17,14 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux import cgroup, procfs
 from pagecage.linux.block_device import (
     Disk,
-    has_cgroup_writeback,
+    find_mount,
     read_queue_settings,
     resolve_disk,
 )
 from pagecage.linux.cgroupfs import find_place
 from pagecage.linux.page_cache import cachestat_pages
 from pagecage.linux.procfs import read_text
-from pagecage.linux.systemd import Systemd, is_pid1, systemd_version
+from pagecage.linux.systemd import Systemd, is_pid1, systemd_version, user_socket
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import Package
 from pagecage.process import find_tool, run
@@ -35,7 +35,6 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CAP_SYS_ADMIN = 21  # capabilities(7)
 _FIELD = re.compile(r"^\tfield:.*?(\w+)(?:\[\w*\])?;", re.MULTILINE)
 _FUNCTION = re.compile(r" [tT] (\w+)$", re.MULTILINE)
-_CAPABILITIES = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 class Kernel:
@@ -47,7 +46,6 @@ class Kernel:
 
     @property
     def has_btf(self) -> bool:
-        """True if the kernel describes its own types, which fentry and casts need."""
         return (self._sys / "kernel/btf/vmlinux").exists()
 
     @property
@@ -61,7 +59,6 @@ class Kernel:
         return next((folder for folder in folders if os.access(folder, os.R_OK | os.X_OK)), None)
 
     def fields(self, tracepoint: str) -> frozenset[str]:
-        """Return the arguments of a tracepoint like block:block_rq_issue; empty without it."""
         events = self.events()
         text = read_text(events / tracepoint.replace(":", "/") / "format") if events else None
         return frozenset(_FIELD.findall(text or ""))
@@ -71,21 +68,17 @@ class Kernel:
         return frozenset(names) & set(_FUNCTION.findall(symbols))
 
     def abilities(self) -> Json:
-        found = _CAPABILITIES.search(read_text(self._proc / "self/status") or "")
         present = "not mounted" if self.tracefs.is_dir() else "absent"
         return {
             "tracefs": "mounted" if self.events() else present,
-            "may_mount": bool(found and int(found[1], 16) >> _CAP_SYS_ADMIN & 1),
+            "may_mount": procfs.has_capability(_CAP_SYS_ADMIN, self._proc),
             "btf": self.has_btf,
             "kprobes": self.has_kprobes,
         }
 
 
 class Tracefs:
-    """tracefs in its usual place, readable by root alone, for the length of a session.
-
-    A journal in the spool notes the mount, so that the next start can undo that of a killed agent.
-    """
+    """tracefs for the length of a session; a journal tells the next start to unmount it."""
 
     def __init__(self, spool: Path, sys: Path = _SYS) -> None:
         self._journal = RestoreJournal(spool / "tracefs.json")
@@ -124,43 +117,36 @@ def tracing_obstacle(abilities: JsonView, uid: int) -> tuple[str, str] | None:
     return None
 
 
-_TOOLS = {
-    "iostat": ["iostat", "-V"],
-    "sar": ["sar", "-V"],
-    "vmtouch": ["vmtouch", "-V"],
-    "bpftrace": ["bpftrace", "--version"],
-    "fio": ["fio", "--version"],
-    "perf": ["perf", "--version"],
-    "systemctl": ["systemctl", "--version"],
+_VERSION_OPTIONS = {
+    **dict.fromkeys(("iostat", "sar", "vmtouch"), "-V"),
+    **dict.fromkeys(("bpftrace", "fio", "perf", "systemctl"), "--version"),
 }
 
 
 def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = None) -> Json:
-    """Return everything a reader of records may ask about the host; None for what is not known.
-
-    `disks` has a directory on each disk beside the data directory's, by name. Never raises.
-    """
+    """Return the host's facts; `disks` are directories on other disks by name. Never raises."""
     systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
+    names = re.findall(r"^PRETTY_NAME=(.*)$", read_text(_OS_RELEASE) or "", re.MULTILINE)
     return {
         "hostname": platform.node(),
         "uid": os.getuid(),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "os_release": _os_release(),
+        "os_release": names[0].strip('"') if names else None,
         "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
         "boot_id": procfs.boot_id(),
         "cpus": os.cpu_count(),
         "cpu_model": procfs.cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
         "page_bytes": kernel_page_bytes(),
-        "memory_bytes": _meminfo("MemTotal"),
-        "swap_bytes": _meminfo("SwapTotal"),
+        "memory_bytes": procfs.meminfo_bytes("MemTotal"),
+        "swap_bytes": procfs.meminfo_bytes("SwapTotal"),
         "transparent_hugepage": chosen(pages) if "[" in pages else None,
         "systemd": {
             "pid1": is_pid1(),
             "version": systemd.version,
             "user": user,
-            "user_manager": systemd.has_user_manager(),
+            "user_manager": user_socket().exists() if user else None,
         },
         "cgroup": _cgroup(systemd),
         "cgroupfs": find_place().to_json(),
@@ -171,7 +157,7 @@ def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = Non
         "free_bytes": shutil.disk_usage(_existing(data_dir)).free,
         "data_dir": str(data_dir),
         "tracing": Kernel().abilities(),
-        "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
+        "tools": {name: tool_version(name, word) for name, word in _VERSION_OPTIONS.items()},
     }
 
 
@@ -188,7 +174,6 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """Return the first line with a digit that a tool prints; None if it is not installed."""
     if not find_tool(argv[0]):
         return None
     try:
@@ -219,7 +204,7 @@ def _existing(directory: Path) -> Path:
 def _disk(data_dir: Path) -> Json:
     try:
         disk = resolve_disk(_existing(data_dir))
-        writeback = has_cgroup_writeback(Path(disk.mount_point))
+        writeback = find_mount(Path(disk.mount_point)).has_cgroup_writeback
     except (PagecageError, OSError) as error:
         return {"error": getattr(error, "message", str(error))}
     return {**describe_disk(disk), "has_cgroup_writeback": writeback}
@@ -239,24 +224,9 @@ def _has_cachestat() -> bool:
         return False
 
 
-def _meminfo(key: str) -> int | None:
-    kib = (procfs.read_host()["meminfo"] or {}).get(key)
-    return None if kib is None else kib * 1024
-
-
-def _os_release() -> str | None:
-    for line in (read_text(Path("/etc/os-release")) or "").splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip('"')
-    return None
-
-
+_DEBIAN_ROW = "${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n"
 _QUERIES = {
-    "debian": [
-        "dpkg-query",
-        "--show",
-        "--showformat=${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n",
-    ],
+    "debian": ["dpkg-query", "--show", f"--showformat={_DEBIAN_ROW}"],
     "redhat": ["rpm", "--query", "--queryformat=installed\t%{NAME}\t%{VERSION}-%{RELEASE}\t\n"],
 }
 _RELATIVES = {"debian": "debian", "fedora": "redhat", "rhel": "redhat"}
@@ -266,11 +236,7 @@ _OS_RELEASE = Path("/etc/os-release")
 
 
 def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> Json:
-    """Return the family of the distribution, and the version of each package by name.
-
-    A package that is not installed has the version None. The versions of the packages on which
-    these depend directly are included, because the name may be that of a metapackage.
-    """
+    """Return family and versions, with those of direct dependencies; None if not installed."""
     family = distribution_family(read_text(os_release) or "")
     names = [name for package in packages if (name := package.name_on(family))]
     if family is None or not names:
@@ -288,7 +254,6 @@ def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -
 
 
 def distribution_family(os_release: str) -> str | None:
-    """Return the family of a distribution from the text of os-release(5); None if unknown."""
     for line in os_release.splitlines():
         key, _, value = line.partition("=")
         if key in ("ID", "ID_LIKE"):

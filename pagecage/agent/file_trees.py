@@ -45,10 +45,7 @@ def reflinks(source: Path, target: Path) -> bool:
 
 
 def _clone(source: int, target: int) -> bool:
-    """Make the target share all extents of the source; return False where that is not possible.
-
-    It is emptied first, because btrfs would allocate a last block that is cut.
-    """
+    """Share all extents with the emptied target; return False where that is not possible."""
     os.ftruncate(target, 0)
     try:
         fcntl.ioctl(target, _FICLONE, source)
@@ -64,11 +61,7 @@ Pieces = list[tuple[int, int]]
 
 
 def _copy_differing(source: int, target: int) -> Pieces:
-    """Write the pieces of the source that differ in the target; return them.
-
-    Equal pieces keep their blocks on disk. Holes of the source become holes, and blocks that it has
-    reserved are reserved: its blocks are allocated by the program or before it, as in the source.
-    """
+    """Write and return the pieces that differ; holes and reserved blocks become the source's."""
     status = os.fstat(source)
     os.ftruncate(target, status.st_size)
     is_reserved = status.st_blocks * _SECTOR_BYTES >= status.st_size
@@ -103,7 +96,6 @@ def _ranges(descriptor: int, size: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _seek(descriptor: int, offset: int, whence: int, size: int) -> int:
-    """Return the next data or hole from an offset on; `size` if there is none."""
     try:
         return min(size, os.lseek(descriptor, offset, whence))
     except OSError as error:
@@ -172,6 +164,7 @@ _KINDS = {
 }
 _INHERITED = "security.selinux"  # a label that the policy gives to new files, not the program
 
+_SIGNED = ("ino", "size", "mtime_ns", "ctime_ns", "mode", "uid", "gid", "nlink")
 Signature = tuple[int, ...]
 """Inode, size, times of change, mode, owner and links: two equal ones mean an unchanged file."""
 
@@ -200,7 +193,6 @@ class TreeEntry:
 
 
 def scan(root: Path) -> dict[str, TreeEntry]:
-    """Return the entries of a tree by path, without digests; sockets and devices are left out."""
     first: dict[int, str] = {}
     entries: dict[str, TreeEntry] = {}
     for path, status in _walk(root, ROOT):
@@ -263,17 +255,7 @@ def _read_xattrs(path: Path) -> dict[str, str]:
 
 
 def signature(status: os.stat_result) -> Signature:
-    """Return what the kernel changes whenever a file's content or metadata change."""
-    return (
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_nlink,
-    )
+    return tuple(getattr(status, f"st_{name}") for name in _SIGNED)
 
 
 def signatures(root: Path) -> dict[str, Signature]:
@@ -339,7 +321,6 @@ class TreeRestore:
         self.changed: dict[str, Pieces] = {}
 
     def run(self) -> None:
-        """Remove what is too much, make what is missing, and write what differs."""
         if self._data.is_symlink() or not self._data.is_dir():
             _remove(self._data)
             self._data.mkdir()
@@ -432,10 +413,7 @@ def _remove(path: Path) -> None:
 
 
 def _set_metadata(path: Path, entry: TreeEntry) -> None:
-    """Set owner, mode, extended attributes and mtime where they differ, in this order.
-
-    A change of owner clears bits of the mode and the capabilities of a file (chown(2)).
-    """
+    """Set owner, mode, attributes and mtime in this order: chown(2) clears bits of the mode."""
     status = path.lstat()
     if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
         os.chown(path, entry.uid, entry.gid, follow_symlinks=False)

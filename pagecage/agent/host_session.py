@@ -15,8 +15,7 @@ from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.facts import Tracefs, find_systemd
-from pagecage.agent.limits.calibration import Calibrator, remove_scratch
-from pagecage.agent.limits.simulated_volume import VolumeCalibrator
+from pagecage.agent.limits.calibration import Calibrator, VolumeCalibrator, remove_scratch
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSettingsJournal
 from pagecage.agent.trial_storage import remove_storage, unmount_volume
@@ -110,9 +109,8 @@ def alone(spool: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise HostError(
-                f"another run is using this host (process {file.read().strip()})", "wait for it"
-            ) from None
+            reason = f"another run is using this host (process {file.read().strip()})"
+            raise HostError(reason, "wait for it") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -144,11 +142,7 @@ def user_of_machine() -> str | None:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed agent left: cgroups, processes, drop-ins, settings, memory, disks, traces.
-
-    Records of earlier runs are removed from memory. Return what was undone. Processes that
-    `children` started are kept.
-    """
+    """Undo what a killed agent left; keep the processes of `children`. Return what was undone."""
     units = [*systemd.sweep(), *Cgroupfs(spool).sweep()]
     (children or ToolProcesses(spool)).sweep()
     if kill_marked(f"{spool}:"):

@@ -75,18 +75,6 @@ def _serve(request_file: Path, stream_file: Path) -> int:
         return _work(request, FileStream(out), interruption, AnswerQueue(has_controller=False))
 
 
-def _standby(spool: Path, data_dir: Path, tracers: list[str]) -> int:
-    """Wait for a client, run its request as `run` does, and send it the exit status."""
-    standby = Standby(spool, data_dir, tracers)
-    status = EXIT_FAILED
-    with standby.accept():
-        try:
-            status = _run(standby.tracers)
-        finally:
-            standby.finish(status)
-    return status
-
-
 def _work(
     request: RunRequest,
     stream: FrameStream,
@@ -119,11 +107,18 @@ def _shell(request: str) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Run a verb of `_USAGE`; return an exit status of docs/EXIT_CODES.md."""
     if argv[:1] == ["run"]:
         return _run()
     if len(argv) >= 3 and argv[0] == "standby":
-        return _standby(Path(argv[1]), Path(argv[2]), argv[3:])
+        # Wait for a client, run its request as `run` does, and send it the exit status.
+        standby = Standby(Path(argv[1]), Path(argv[2]), argv[3:])
+        status = EXIT_FAILED
+        with standby.accept():
+            try:
+                status = _run(standby.tracers)
+            finally:
+                standby.finish(status)
+        return status
     if len(argv) == 3 and argv[0] == "serve":
         return _serve(Path(argv[1]), Path(argv[2]))
     if len(argv) == 2 and argv[0] == "shell":

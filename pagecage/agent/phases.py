@@ -11,20 +11,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
+from pagecage.agent.cache_state import reach_cache_state, run_setup_step
 from pagecage.agent.caging import Caged, ProgramFiles, make_cage, prepare_driver
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.facts import describe_disk
-from pagecage.agent.limits import simulated_volume
 from pagecage.agent.limits.calibration import SCRATCH, Calibrator, remove_scratch
-from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, not_shared_reason
+from pagecage.agent.limits.fidelity import (
+    Fidelity,
+    count_as_provider,
+    latency,
+    not_shared_reason,
+    volume_fidelity,
+)
 from pagecage.agent.prepared_data import prepare_data
 from pagecage.agent.programs.registry import PROGRAMS, Program
 from pagecage.agent.responses import responses
 from pagecage.agent.settings import OF_OURS, DirtyLimits, MemoryReservation
 from pagecage.agent.storage import (
     Storage,
-    TrialDisk,
     check_disks,
     prepare_storage,
     require_cgroup_writeback,
@@ -36,6 +40,7 @@ from pagecage.agent.trial_storage import read_latency_us
 from pagecage.errors import HostError
 from pagecage.linux import procfs
 from pagecage.linux.block_device import layers_with_queue
+from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import cpu_usec
@@ -44,22 +49,8 @@ from pagecage.model.trial import Dataset
 from pagecage.units import MIB
 
 PHASES = (
-    "requirements",
-    "driver",
-    "storage",
-    "data",
-    "dataset",
-    "queue_settings",
-    "calibrate",
-    "memory",
-    "dirty",
-    "cache",
-    "slice",
-    "before",
-    "collectors",
-    "run",
-    "stop",
-    "totals",
+    *("requirements", "driver", "storage", "data", "dataset", "queue_settings", "calibrate"),
+    *("memory", "dirty", "cache", "slice", "before", "collectors", "run", "stop", "totals"),
 )
 """Phases of a record, in order; `cleanup` follows."""
 _READ_FROM = Dataset(64 * MIB)
@@ -83,7 +74,7 @@ def run_phases(run: TrialRun) -> None:
     caged, collectors, around = cage(run, prepared)
     launched = time.monotonic()
     with run.announced("run"):
-        found = measure(run, prepared.program, caged)
+        found = measure(prepared.program, caged)
     with run.announced("stop"):
         collectors.stop(traced_since=launched, found=found)
     with run.announced("totals"):
@@ -91,7 +82,7 @@ def run_phases(run: TrialRun) -> None:
         run.keep("counters", around={"before": around, "after": _cpu_times(caged.context)})
         caged.limits.keep_imposed_again(caged.context)
         if caged.files:
-            run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))
+            run.keep("cache", resident_bytes_after=sum(map(resident_bytes, caged.files)))
 
 
 def prepare(run: TrialRun) -> Prepared:
@@ -120,7 +111,11 @@ def prepare(run: TrialRun) -> Prepared:
         driven = trial.cage if storage.data.volume else slice_cage
         calibrate(run, storage, slice_cage, program.calibration_file(storage, files, driven))
     with run.announced("memory"):
-        limit_memory(run)
+        wanted, memory = run.trial.machine_memory_bytes, run.session.memory
+        if wanted is not None:
+            refusal = "memory is taken away only from"
+            with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, refusal):
+                run.keep("machine_memory", **memory.leave(wanted))
     with run.announced("dirty"):
         limit_dirty_pages(run)
     with run.announced("cache"):
@@ -129,19 +124,21 @@ def prepare(run: TrialRun) -> Prepared:
 
 
 def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
-    """Set read-ahead and split requests as the provider of each disk counts them.
-
-    Keep all queue settings and the read latency. In a stack of devices every layer is set, since a
-    file's read-ahead is that of the topmost device.
-    """
-    trial, own_disk = run.trial, run.request.own_disk
+    """Set read-ahead on every layer, and the split of requests as each provider counts them."""
+    trial, own_disk, journal = run.trial, run.request.own_disk, run.session.settings
     if trial.read_ahead_kb is not None:
-        run.restore_after(run.session.settings)
+        run.restore_after(journal.restore)
         for layer in layers_with_queue(files.disk):
-            run.session.settings.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
+            journal.set(layer, "read_ahead_kb", str(trial.read_ahead_kb))
     for name, one in storage.disks.items():
         cage, found_us, more = trial.cage.on_disk(name), None, Json()
-        fidelity = _count_as_provider(run, cage, one)
+        fidelity: list[Fidelity] = []
+        if one.volume:
+            fidelity = volume_fidelity(cage, one.volume.path)
+        elif cage.accounting:
+            run.restore_after(journal.restore)
+            reason = not_shared_reason(cage, run.session.facts)
+            fidelity = count_as_provider(cage.accounting, one.disk, journal, reason)
         if name == DATA_DISK:
             found_us = read_latency_us(files.paths[0]) if files.paths else None
             is_session_disk = one.disk.maj_min == run.session.disk.maj_min
@@ -156,16 +153,6 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
             fidelity.append(latency(cage.latency, one.latency_us, found_us, obstacle))
         if fidelity:
             run.keep("cage", name, fidelity=[vars(aspect) for aspect in fidelity])
-
-
-def _count_as_provider(run: TrialRun, cage: Cage, one: TrialDisk) -> list[Fidelity]:
-    if one.volume:
-        return simulated_volume.fidelity(cage, one.volume.path)
-    if cage.accounting is None:
-        return []
-    journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)
-    run.restore_after(journal)
-    return count_as_provider(cage.accounting, one.disk, journal, reason)
 
 
 def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path | None) -> None:
@@ -191,21 +178,8 @@ def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path
         run.keep("cage", name, calibration=found)
 
 
-def limit_memory(run: TrialRun) -> None:
-    """Leave the guest only the trial's memory. Raises RequirementMissed outside of a guest."""
-    wanted, memory = run.trial.machine_memory_bytes, run.session.memory
-    if wanted is not None:
-        refusal = "memory is taken away only from"
-        with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, refusal):
-            run.keep("machine_memory", **memory.leave(wanted))
-
-
 def limit_dirty_pages(run: TrialRun) -> None:
-    """Set the dirty limits of a guest if the trial has any, and keep those in force.
-
-    Raises RequirementMissed. On another machine the limits would slow down every other program that
-    writes.
-    """
+    """Set a guest's dirty limits; they would slow down others. Raises RequirementMissed."""
     wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
     run.keep("dirty_limits", requested=wanted, in_force=limits.read())
     if wanted:
@@ -221,7 +195,7 @@ def _changing_guest(
     if not OF_OURS.exists():
         reason = f"{refusal} a guest that pagecage made, and this machine is none"
         raise RequirementMissed.of(requirement, reason, "use HOST=vm")
-    run.restore_after(journal)
+    run.restore_after(journal.restore)
     try:
         yield
     except HostError as error:
@@ -229,10 +203,7 @@ def _changing_guest(
 
 
 def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Json]:
-    """Make the slice with its limits, run the setup step in it, and start the collectors.
-
-    The last value is the CPU time of all before the collectors start.
-    """
+    """Make the slice, run the setup step, start collectors; return the CPU times before these."""
     program, driver, storage = prepared.program, prepared.driver, prepared.storage
     files = prepared.files.paths
     with run.announced("slice"):
@@ -252,14 +223,11 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Jso
         collectors = TrialCollectors(run, context, files, storage.data_directory)
         collectors.start()
     running = collectors.sampler, collectors.controllers
-    return Caged(driver, context, storage, files, limits, cache, *running), collectors, around
+    return Caged(run, driver, context, storage, files, limits, cache, *running), collectors, around
 
 
 def _cpu_times(context: LaunchContext) -> Json:
-    """Return the CPU time of all before the collectors start, or after they have stopped.
-
-    Ticks of 10 ms do not show who was busy in a short measured part, but in the time around it.
-    """
+    """Return CPU times around the measured part, because 10 ms ticks show nobody in a short one."""
     return {
         "monotonic_seconds": time.monotonic(),
         "trial_cpu_usec": cpu_usec(context.processes.counters()),
@@ -268,7 +236,8 @@ def _cpu_times(context: LaunchContext) -> Json:
     }
 
 
-def measure(run: TrialRun, program: Program, caged: Caged) -> dict[str, float | None]:
+def measure(program: Program, caged: Caged) -> dict[str, float | None]:
+    run = caged.run
     measured = program.measure(caged)
     ending = program.judge(measured)
     run.ending = replace(ending, phase=None if ending.has_answer else "run")

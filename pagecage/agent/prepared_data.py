@@ -16,7 +16,6 @@ from typing import IO
 
 from pagecage.agent.data_files import PREPARED_FOLDER, make_room, require_room
 from pagecage.agent.file_trees import (
-    Pieces,
     Signature,
     TreeEntry,
     TreeRestore,
@@ -29,7 +28,7 @@ from pagecage.agent.file_trees import (
     total_bytes,
     with_digests,
 )
-from pagecage.agent.programs.command import fill, fill_all, program_path
+from pagecage.agent.programs.command import command_places, fill, fill_all, program_path
 from pagecage.agent.programs.gated_process import StderrTail
 from pagecage.agent.programs.measured_part import describe_status
 from pagecage.agent.storage import Storage
@@ -110,10 +109,13 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     """
     began, data = time.monotonic(), work / DATA
     if changed := _changed_path(saved):
-        raise HostError(
-            f"{saved.original} was changed: {changed}", f"rm -r {saved.original.parent}"
-        )
-    unchanged = _read_state(work, saved, machine)
+        reason = f"{saved.original} was changed: {changed}"
+        raise HostError(reason, f"rm -r {saved.original.parent}")
+    unchanged: dict[str, Signature] = {}
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        state = json.loads((work / STATE).read_text())
+        if (state["machine"], state["manifest"]) == (machine, saved.sha256):
+            unchanged = {path: tuple(one) for path, one in state["signatures"].items()}
     (work / STATE).unlink(missing_ok=True)
     sync_folder(work)
     if not unchanged:
@@ -123,37 +125,19 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     run = TreeRestore(saved.original, data, saved.entries, unchanged, has_reflink=has_reflink)
     run.run()
     sync_file_system(work)
-    _prove(saved, data, run.changed)
+    # What was written is compared on the disk; the rest was found equal while it was restored.
+    different = difference(saved.entries, scan(data))
+    for path, pieces in run.changed.items():
+        if not different and not is_on_disk(saved.original / path, data / path, pieces):
+            different = f"{path} has another content"
+    if different:
+        raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = {"machine": machine, "manifest": saved.sha256, "signatures": signatures(data)}
     write_whole(work / STATE, json.dumps(found))
     copied_bytes = sum(size for pieces in run.changed.values() for _, size in pieces)
     method, seconds = "reflink" if has_reflink else "copy", time.monotonic() - began
     return Restoration(method, len(run.changed), copied_bytes, seconds)
-
-
-def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signature]:
-    try:
-        state = json.loads((work / STATE).read_text())
-        if (state["machine"], state["manifest"]) == (machine, saved.sha256):
-            return {path: tuple(one) for path, one in state["signatures"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        pass
-    return {}
-
-
-def _prove(saved: SavedTree, data: Path, changed: Mapping[str, Pieces]) -> None:
-    """Raise HostError unless the tree equals the original.
-
-    Compared are the metadata of every path, and what was written, as it is on the disk. The other
-    parts of changed files were found equal while they were restored.
-    """
-    different = difference(saved.entries, scan(data))
-    for path, pieces in changed.items():
-        if not different and not is_on_disk(saved.original / path, data / path, pieces):
-            different = f"{path} has another content"
-    if different:
-        raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
 
 
 def _changed_path(saved: SavedTree) -> str | None:
@@ -244,10 +228,7 @@ class DataPreparation:
                     yield Path(word).name, hashlib.file_digest(file, "sha256").hexdigest()
 
     def _make_saved(self, base: Path, original: str) -> SavedTree:
-        """Run the program in the place where the data will be, and save the result.
-
-        Its manifest is written last, so that a directory that was left half made is made again.
-        """
+        """Run the program where the data will be; the manifest, written last, completes them."""
         run, data = self._run, self._data
         if data.copied_to is not None:
             return save(base, original)
@@ -290,21 +271,10 @@ class DataPreparation:
         require_room(base, need_bytes, "a directory")
 
     def make(self, target: Path, datasets: Sequence[Path]) -> list[str]:
-        """Run the program that fills the empty directory `target`; return its command.
-
-        Raises NotPrepared with the last line of its output if it fails, takes too long, or leaves
-        processes behind, which could go on writing.
-        """
-        data, values = (
-            self._data,
-            {
-                "data": target,
-                "programs": self._request.programs_folder,
-                "seed": self._data.seed,
-                "file": datasets[0] if datasets else None,
-                "data_dir": target.parent,
-            },
-        )
+        """Run the program that fills `target`; return its command. Raises NotPrepared."""
+        data, values = self._data, command_places(self._request, target)
+        values |= {"seed": data.seed, "file": datasets[0] if datasets else None}
+        values["data_dir"] = target.parent
         argv = fill_all([self._program, *data.prepare[1:]], values, datasets)
         status, has_left, last_line = self._run_program(argv, target)
         name, ending = Path(argv[0]).name, f": {last_line}" if last_line else ""
@@ -315,21 +285,14 @@ class DataPreparation:
             how = describe_status(status)
             raise NotPrepared(f"{name}, which makes the data, ended {how}{ending}")
         if has_left:
-            raise NotPrepared(
-                f"{name}, which makes the data, ended while processes that it started lived"
-                f" on{ending}"
-            )
+            how = f"while processes that it started lived on{ending}"
+            raise NotPrepared(f"{name}, which makes the data, ended {how}")
         return argv
 
     def _run_program(
         self, argv: Sequence[str], target: Path
     ) -> tuple[int | None, bool, str | None]:
-        """Run the program in `target`, and end all that it started.
-
-        Return its exit status, or None if the time was over; whether processes outlived it; and the
-        last line of its output. An interruption waits for the start, which would otherwise be left
-        behind if it came between fork(2) and the note of its process.
-        """
+        """Run the program, end all that it started; return its status, leftovers, last line."""
         mark, tail = f"{self._request.spool}:prepare", StderrTail()
         children, interruption = self._session.children, self._session.interruption
         process: Process[bytes] | None = None
@@ -351,7 +314,6 @@ class DataPreparation:
         return status, has_left, tail.last_line()
 
     def wait(self, process: Process[bytes], name: str) -> int | None:
-        """Return the exit status, and tell the time at intervals; None if the time is over."""
         began, timeout_seconds = time.monotonic(), self._data.timeout_seconds
         while (spent := time.monotonic() - began) < timeout_seconds:
             since = f", since {format_seconds(spent)}" if spent >= 1 else ""
@@ -361,24 +323,20 @@ class DataPreparation:
         return None
 
     def _restore(self, saved: SavedTree, work: Path) -> None:
-        restored, base, machine = (
-            self._session.restored,
-            saved.original.parent,
-            self._request.machine,
-        )
+        session, base, machine = self._session, saved.original.parent, self._request.machine
         work.mkdir(mode=0o755, parents=True, exist_ok=True)
         size = format_bytes(saved.size_bytes)
-        if work not in restored:
+        if work not in session.restored:
             self._run.tell(f"restoring {size} of data in {work / DATA}")
         # The machine state: the boot, and the restore of a guest's saved state.
-        boot_id = self._session.facts["boot_id"]
+        boot_id = session.facts["boot_id"]
         done = restore(saved, work, f"{boot_id} {machine['state_id']} {machine['restore_seq']}")
         self._run.keep("data", restored=vars(done))
-        if base not in restored:
-            restored.add(base)
+        if base not in session.restored:
+            session.restored.add(base)
             text = f"{size} of data are restored before each trial, by {done.method}; the first"
             text += f" time took {format_seconds(done.seconds)}"
-            self._session.stream.event("notice", text=text)
+            session.stream.event("notice", text=text)
 
 
 def _find_programs(word: str) -> list[Path]:
@@ -387,11 +345,8 @@ def _find_programs(word: str) -> list[Path]:
     else:
         found = [Path(path) for path in [shutil.which(word)] if path]
     if not found:
-        raise RequirementMissed.of(
-            Requirement.WORKLOAD,
-            f"there is no program {word!r}, which makes the data",
-            "install it on the host",
-        )
+        reason = f"there is no program {word!r}, which makes the data"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason, "install it on the host")
     return found
 
 

@@ -92,11 +92,9 @@ class FrameStream:
             self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
-        """Send a progress event, for display and for the sampling of the outer host."""
         self._write({"frame": "event", "event": event, **details})
 
     def facts(self, facts: Json) -> None:
-        """Send the host's facts, once per connection."""
         self._write({"frame": "facts", "facts": facts})
 
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
@@ -109,16 +107,11 @@ class FrameStream:
         self._write({"frame": "output", "stream": stream, "length": len(piece)}, piece)
 
     def record(self, record: Record) -> None:
-        """Send a trial's record. It always follows the trial's traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
 
 
 class FileStream(FrameStream):
-    """A writer of frames to a file that the controller fetches while it grows.
-
-    The file grows only between trials and is then synced. So neither fetching nor write-back
-    disturbs a measured part, and finished trials survive a crash of the host.
-    """
+    """A file that the controller fetches. It grows between trials alone, and is then synced."""
 
     def _write(self, header: Json, body: bytes = b"") -> None:
         with self._lock:
@@ -133,10 +126,7 @@ def _frame(header: Json, body: bytes) -> bytes:
 
 
 class AnswerQueue:
-    """Answers of the controller, each with its question, so that late answers are recognised.
-
-    Without a controller (`has_controller` is False) no question has an answer.
-    """
+    """Answers of the controller with their questions; none if `has_controller` is False."""
 
     def __init__(self, *, has_controller: bool = True) -> None:
         self._has_controller = has_controller
@@ -170,10 +160,8 @@ def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: JsonView) 
     stream.event(event, question=question, **details)
     piece = inbox.take(question, lambda: time.monotonic() > deadline)
     if piece is None:
-        raise HostError(
-            "no controller answers that can reach the machine around this guest",
-            "use HOST=vm outside a fleet",
-        )
+        reason = "no controller answers that can reach the machine around this guest"
+        raise HostError(reason, "use HOST=vm outside a fleet")
     answer: Json = json.loads(piece)
     if "error" in answer:
         raise HostError(answer["error"], answer.get("hint", ""))

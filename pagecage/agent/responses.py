@@ -33,37 +33,20 @@ _VMSTAT_RATES = {
 TRACED_RESPONSES = frozenset(
     {
         "throttled_seconds",
-        "block_write_p50_us",
-        "block_write_p99_us",
-        "bio_write_p50_us",
-        "bio_write_p99_us",
+        *("block_write_p50_us", "block_write_p99_us", "bio_write_p50_us", "bio_write_p99_us"),
         *LOAD_RESPONSES,
     }
 )
 """Only with the collectors blocklat and perf-mem."""
 STANDARD_RESPONSES = frozenset(
     {
-        "read_seconds",
-        "covered_fraction",
-        "full_pass_seconds",
-        "bytes_per_second",
-        "device_read_bytes",
-        "device_reads",
-        "device_read_bytes_per_second",
-        "device_reads_per_second",
-        "device_bytes_per_read",
-        "device_write_bytes",
-        "device_write_bytes_per_second",
-        "lower_device_read_bytes",
-        "lower_device_reads",
-        "amplification",
-        "major_faults",
-        "memory_peak_bytes",
-        "io_stalled_seconds",
-        "start_seconds",
-        "charged_cache_bytes",
-        "read_bytes_ahead",
-        "reads_ahead",
+        *("read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second"),
+        *("device_read_bytes", "device_reads", "device_bytes_per_read"),
+        *("device_read_bytes_per_second", "device_reads_per_second"),
+        *("device_write_bytes", "device_write_bytes_per_second"),
+        *("lower_device_read_bytes", "lower_device_reads", "amplification", "major_faults"),
+        *("memory_peak_bytes", "io_stalled_seconds", "start_seconds", "charged_cache_bytes"),
+        *("read_bytes_ahead", "reads_ahead"),
         *TRACED_RESPONSES,
         *_VMSTAT_RATES,
     }
@@ -100,11 +83,7 @@ def is_finite(value: float) -> bool:
 def responses(
     trial: Trial, outcome: str, measured: Measured, maj_min: str, rows: Sequence[Row]
 ) -> dict[str, float | None]:
-    """Return the measured quantities.
-
-    Returns None if the evidence is missing, empty if the measured part did not end. The figures
-    that the workload reports stand beside them. `rows` are the sampler's.
-    """
+    """Return the measured quantities, empty if the measured part did not end."""
     interval = measured.interval
     if interval is None or outcome not in ("ok", "timed_out", "wrong_answer"):
         return {}
@@ -181,7 +160,6 @@ def _growth(counts: Iterable[float | None]) -> float | None:
 
 
 def _written_bytes(measured: Measured, maj_min: str) -> float | None:
-    """Return the bytes written to the disk; without a cgroup, those of all processes."""
     if measured.counters["after"]["cgroup"] is not None:
         return _device_delta(measured, maj_min, "wbytes")
     devices = [measured.counters[moment]["device"] or {} for moment in _MOMENTS]
@@ -204,26 +182,18 @@ _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax
 
 
 def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
-    """Return the largest excess of a trial's reads over each read limit.
-
-    The limit grows from the first read: it is the cage's limit times the time since then.
-
-    `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or
-    without a read.
-    """
+    """Return the most by which reads were ahead of each limit since the first read."""
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
-    return {
-        name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap])
-        for name, cap in _CAPS.items()
-    }
-
-
-def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:
-    """Start the clock at the last sample before the first read, up to a tenth of a second early."""
-    counts = [int(row["io"].get(key, 0)) for row in rows]
-    first = next((n for n in range(1, len(rows)) if counts[n] > counts[n - 1]), None)
-    if cap is None or first is None:
-        return None
-    start, t = counts[first - 1], rows[first - 1]["t"]
-    later = zip(counts[first:], rows[first:], strict=True)
-    return float(max(0.0, *(count - start - cap * (row["t"] - t) for count, row in later)))
+    most: dict[str, float | None] = {}
+    for name, prop in _CAPS.items():
+        cap, key = cage.properties.get(prop), IO_STAT_KEY[prop]
+        counts = [row["io"].get(key, 0) for row in within]
+        first = next((n for n in range(1, len(counts)) if counts[n] > counts[n - 1]), None)
+        most[name] = None
+        if cap is not None and first is not None:
+            # The clock starts at the last sample before, up to a tenth of a second early.
+            start, t = counts[first - 1], within[first - 1]["t"]
+            later = zip(counts[first:], within[first:], strict=True)
+            excess = (count - start - cap * (row["t"] - t) for count, row in later)
+            most[name] = float(max(0.0, *excess))
+    return most

@@ -50,11 +50,7 @@ def serve(
     inbox: AnswerQueue,
     tracers: Tracers | None = None,
 ) -> None:
-    """Run every trial of the request, in order.
-
-    Each record is on this host's disk before it is streamed. `tracers` are those that a standby
-    agent has attached; they are detached at the end like any others.
-    """
+    """Run every trial; records are on this host's disk before they are streamed."""
     with alone(request.spool):
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
@@ -92,10 +88,7 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
 
 
 def write_custom_programs(request: RunRequest) -> None:
-    """Write the request's programs to their folder; those of an earlier request are removed.
-
-    Every user may run them: a program that root starts may go on as another user.
-    """
+    """Write the request's programs alone. Any user may run them: root may change to one."""
     folder = request.programs_folder
     shutil.rmtree(folder, ignore_errors=True)
     if request.own_programs:
@@ -135,7 +128,6 @@ def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
 
 
 def _build_record(run: TrialRun) -> Record:
-    """Return the record of an attempt; sections that no phase reached are empty."""
     request, trial, machine = run.session.request, run.trial, run.session.request.machine
     ending = run.ending
     plain = {
@@ -243,10 +235,7 @@ class Standby:
 
     @contextmanager
     def accept(self) -> Iterator[None]:
-        """Wait for the client and use its standard input, output and error during the block.
-
-        The socket exists while the agent waits. A client that finds no socket must start an agent.
-        """
+        """Wait for the client and use its standard streams; the socket exists only meanwhile."""
         unlisted = self._path.with_suffix(".part")
         for path in (unlisted, self._path):
             path.unlink(missing_ok=True)
@@ -264,7 +253,6 @@ class Standby:
             yield
 
     def finish(self, status: int) -> None:
-        """Send the client its exit status, if it is still connected."""
         assert self._client is not None, "finish() must be called within the block of accept()"
         with suppress(OSError):
             self._client.sendall(bytes([status]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, read_queue_settings, write_queue_setting
-from pagecage.linux.procfs import parse_meminfo, read_text
+from pagecage.linux.procfs import meminfo_bytes, read_text
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.units import MIB, format_bytes
 from pagecage.whole_files import write_whole
@@ -38,21 +38,16 @@ class RestoreJournal:
         return []
 
 
-def _write_number(path: Path, value: int, name: str) -> None:
+def _write_number(path: Path, value: int, name: str = "") -> None:
     try:
         path.write_text(str(value))
     except OSError as error:
-        raise HostError(
-            f"{name} cannot be set to {value}: {error.strerror}", "use HOST=vm"
-        ) from None
+        reason = f"{name or path} cannot be set to {value}: {error.strerror}"
+        raise HostError(reason, "use HOST=vm") from None
 
 
 _PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
-_TOLD = (
-    *(name for pair in _PAIRS for name in pair),
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
-)
+_TOLD = (*_PAIRS[0], *_PAIRS[1], "dirty_expire_centisecs", "dirty_writeback_centisecs")
 
 
 class DirtyLimits:
@@ -68,21 +63,15 @@ class DirtyLimits:
         return {name: int(text) for name, text in texts.items() if text}
 
     def set(self, wanted: Mapping[str, int]) -> Json:
-        """Set limits in bytes by file name and return them as read back.
-
-        Raises HostError if they differ.
-        """
+        """Set limits in bytes by file name; return them as read back. Raises HostError."""
         self._journal.remember(self.read)
         for name, value in wanted.items():
             self._write(name, value)
         got = self.read()
-        wrong = [
-            f"vm.{name} is {got.get(name)}, not {value}"
-            for name, value in wanted.items()
-            if got.get(name) != value
-        ]
+        wrong = [name for name, value in wanted.items() if got.get(name) != value]
         if wrong:
-            raise HostError("; ".join(wrong), "use HOST=vm")
+            found = (f"vm.{name} is {got.get(name)}, not {wanted[name]}" for name in wrong)
+            raise HostError("; ".join(found), "use HOST=vm")
         return got
 
     def restore(self) -> list[str]:
@@ -109,10 +98,7 @@ class QueueSettingsJournal:
         self._path = spool / "queue-settings.json"
 
     def set(self, disk: Disk, setting: str, value: str) -> None:
-        """Save the present value unless one is saved; set the new one.
-
-        Raises HostError if the kernel refuses it.
-        """
+        """Save the present value unless one is saved; set the new one. Raises HostError."""
         present = chosen(read_queue_settings(disk).get(setting))
         if present == value:
             return
@@ -130,10 +116,7 @@ class QueueSettingsJournal:
             raise
 
     def restore(self) -> list[str]:
-        """Restore the saved settings; return one sentence per failure.
-
-        What failed is kept for the next start, except for a disk that is gone.
-        """
+        """Restore; return a sentence per failure, which is kept unless the disk is gone."""
         failures, kept = [], dict[str, dict[str, str]]()
         for name, settings in self._saved().items():
             disk = Disk(name, "", f"/dev/{name}", "", "")
@@ -160,9 +143,8 @@ class QueueSettingsJournal:
         return saved
 
 
-OF_OURS = Path(
-    "/dev/virtio-ports/pagecage"
-)  # the guest daemon's port, only in a guest that pagecage made
+OF_OURS = Path("/dev/virtio-ports/pagecage")
+"""The guest daemon's port, only in a guest that pagecage made."""
 _RESERVATION_TRIES = 8
 _TOLERANCE_BYTES = 8 * MIB
 
@@ -176,7 +158,6 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> Json:
-        """Reserve memory until `wanted_bytes` are MemAvailable. Raises HostError if it cannot."""
         drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_RESERVATION_TRIES):
@@ -205,12 +186,11 @@ class MemoryReservation:
         return int(read_text(self._pool) or 0)
 
     def _write(self, path: Path, value: int) -> None:
-        _write_number(path, value, str(path))
+        _write_number(path, value)
 
     def _meminfo(self, key: str) -> int:
-        kib = parse_meminfo(read_text(self._proc / "meminfo") or "").get(key)
-        if kib is None:
-            raise HostError(
-                f"/proc/meminfo has no {key}, so that no memory can be taken away", "use HOST=vm"
-            )
-        return kib * 1024
+        size_bytes = meminfo_bytes(key, self._proc)
+        if size_bytes is None:
+            reason = f"/proc/meminfo has no {key}, so that no memory can be taken away"
+            raise HostError(reason, "use HOST=vm")
+        return size_bytes

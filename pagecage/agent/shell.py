@@ -40,11 +40,7 @@ CAGE_VARIABLE = "PAGECAGE_CAGE"
 
 
 def run_shell(request: ShellRequest) -> int:
-    """Make the slice, show its limits, run a shell in it, and remove it.
-
-    Returns the shell's exit status (128 + n: ended by signal n). Raises HostError if this host
-    cannot provide the cage, or if another agent is running on it.
-    """
+    """Run a shell in a cage; return its status (128 + n: ended by signal n). Raises HostError."""
     systemd, spool = find_systemd(request.user), Path(request.spool_dir)
     interruption = Interruption()
     with alone(spool), ExitStack() as cleanup:
@@ -124,11 +120,7 @@ def _describe(meter: LimitMeter, enforces: bool) -> str:
 
 
 def _wait(shell: Process[bytes], interruption: Interruption) -> int:
-    """Wait for the shell; take the terminal back, which a killed shell keeps (tcsetpgrp(3)).
-
-    An interruption ends the shell before its slice is removed: it may be about to make its scope,
-    and would make the slice again.
-    """
+    """Wait, then take the terminal back (tcsetpgrp(3)); end a shell before its slice goes."""
     try:
         status = shell.wait()
     except Interrupted:

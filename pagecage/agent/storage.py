@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pagecage.agent.data_files import leave_room
+from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
-from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
 from pagecage.agent.trial_run import TrialRun
@@ -23,7 +23,7 @@ from pagecage.agent.trial_storage import (
     remove_storage,
 )
 from pagecage.errors import HostError, PagecageError
-from pagecage.linux.block_device import Disk, has_cgroup_writeback, resolve_disk
+from pagecage.linux.block_device import Disk, find_mount, resolve_disk
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
@@ -224,11 +224,7 @@ def _copied_folders(trial: Trial, data_dir: Path) -> Iterator[str]:
 
 
 def check_disks(facts: JsonView, cage: Cage) -> list[MissedRequirement]:
-    """Return why the cage's other disks cannot be those of a host.
-
-    The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
-    are simulated need no disk.
-    """
+    """Return why the cage's other disks cannot be those of a host: there is one limit per disk."""
     if cage.is_volume:
         return []
     found, taken = facts.get("disks") or {}, {facts["disk"].get("maj_min"): DATA_DISK}
@@ -252,11 +248,9 @@ def require_distinct(storage: Storage) -> None:
     for name, one in storage.disks.items():
         if (other := taken.setdefault(one.disk.maj_min, name)) != name:
             both = f"{name} and {other} are both {one.disk.node}"
-            raise RequirementMissed.of(
-                Requirement.OTHER_DISK,
-                f"{both}, for which there is one limit",
-                "put the files on different disks",
-            )
+            reason = f"{both}, for which there is one limit"
+            hint = "put the files on different disks"
+            raise RequirementMissed.of(Requirement.OTHER_DISK, reason, hint)
 
 
 def require_cgroup_writeback(cage: Cage, storage: Storage) -> None:
@@ -280,7 +274,8 @@ def unlimited_writes(
     """Yield a sentence per disk with a limit on writes and without writeback by cgroup."""
     for disk, properties in limited:
         names = [name for name in properties if name.startswith("IOWrite")]
-        if names and not has_cgroup_writeback(Path(disk.mount_point), mountinfo):
+        mount_point = Path(disk.mount_point)
+        if names and not find_mount(mount_point, mountinfo).has_cgroup_writeback:
             yield (
                 f"{disk.mount_point} is {disk.filesystem} with writeback outside of the trial's"
                 f" cgroup, where {' and '.join(names)} would not hold for buffered writes"

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+from pagecage.agent import collectors
 from pagecage.agent.collectors.collector import (
     Collector,
     CollectorContext,
@@ -15,7 +17,6 @@ from pagecage.agent.collectors.collector import (
     Figures,
 )
 from pagecage.agent.collectors.custom import CustomCollector, check_script
-from pagecage.agent.collectors.registry import make_collector
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.tracer import TracedTrial
 from pagecage.agent.drivers.driver import LaunchContext
@@ -37,9 +38,8 @@ def require_scripts(run: TrialRun) -> None:
     scripts = [spec for spec in run.trial.own_collectors if spec.is_script]
     if scripts and not find_tool("bpftrace"):
         if any(spec.required for spec in scripts):
-            raise RequirementMissed.of(
-                Requirement.SCRIPT, "bpftrace is not installed", "pagecage host provision HOST"
-            )
+            reason = "bpftrace is not installed"
+            raise RequirementMissed.of(Requirement.SCRIPT, reason, "pagecage host provision HOST")
         return
     checked, missed = run.session.checked_scripts, []
     for spec in scripts:
@@ -53,6 +53,14 @@ def require_scripts(run: TrialRun) -> None:
             missed.append(MissedRequirement(Requirement.SCRIPT, reason, hint))
     if missed:
         raise RequirementMissed(missed)
+
+
+def make_collector(name: str, context: CollectorContext) -> Collector:
+    """Return the collector with this name, which imports the module of no other."""
+    module = import_module(f"{collectors.__name__}.{name.replace('-', '_')}")
+    [kind] = {one for one in vars(module).values() if getattr(one, "name", "") == name}
+    made: Collector = kind(context)
+    return made
 
 
 class TrialCollectors:
@@ -76,7 +84,16 @@ class TrialCollectors:
             files,
         )
         self.sampler = Sampler(around)
-        self._controllers = dict(_controllers(run, around))
+        cage, disks = run.trial.cage.cgroup_part, {DATA_DISK: context.disk, **context.disks}
+        self._controllers = {
+            name: IoMaxController(
+                replace(around, disk=disks[name]),
+                cage.on_disk(name),
+                name="credits" if name == DATA_DISK else f"credits-{name}",
+            )
+            for name in cage.disk_names
+            if rewrites_io_max(cage.on_disk(name), run.session.facts)
+        }
         names = run.trial.collectors
         tracers = (run.session.tracer, run.session.block_tracer)
         self._running: list[Collector] = [
@@ -92,11 +109,7 @@ class TrialCollectors:
         return tuple(self._controllers.values())
 
     def start(self) -> None:
-        """Start every collector and return when each one records or has failed.
-
-        An interruption waits for the start of a tool, which would otherwise be left behind if it
-        came between fork(2) and the note of its process.
-        """
+        """Start every collector, wait for its first data; interruptions wait for each start."""
         self._run.cleanup.callback(self.stop)
         for collector in self._running:
             with self._run.session.interruption.held():
@@ -158,12 +171,3 @@ def _custom(
     for spec in run.trial.own_collectors:
         argv = fill_all(spec.command, values, context.files)
         yield CustomCollector(spec, argv, context, environment)
-
-
-def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
-    cage, disks = run.trial.cage.cgroup_part, {DATA_DISK: context.disk, **context.disks}
-    for name in cage.disk_names:
-        if rewrites_io_max(cage.on_disk(name), run.session.facts):
-            on_disk = replace(context, disk=disks[name])
-            trace = "credits" if name == DATA_DISK else f"credits-{name}"
-            yield name, IoMaxController(on_disk, cage.on_disk(name), name=trace)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.data_files import make_dataset
@@ -28,11 +28,7 @@ class NotPrepared(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of an attempt, with its error message and the requirements that the host misses.
-
-    `phase` is the phase that the outcome is attributed to, or None for the phase in which the
-    attempt ended.
-    """
+    """Outcome of an attempt; `phase` is the one to blame, None for that in which it ended."""
 
     outcome: str
     error: str | None = None
@@ -47,11 +43,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of the run phase, before they are judged.
-
-    `interval` is None if the measured part never ended. `cache` has the checks of the page cache.
-    `breach` is the outcome of a workload that broke the handshake.
-    """
+    """Results of the run phase; `interval` is None if it never ended, `breach` its outcome."""
 
     interval: MeasuredInterval | None
     counters: JsonView
@@ -63,13 +55,6 @@ class Measured:
     response: Mapping[str, float | None] = field(default_factory=dict)
     breach: Ending | None = None
     cache: JsonView = field(default_factory=dict)
-
-
-class Journal(Protocol):
-    """Saved settings of the machine; `restore` returns one sentence per failure."""
-
-    def restore(self) -> list[str]:
-        """Restore the settings."""
 
 
 @dataclass
@@ -100,7 +85,6 @@ class TrialRun:
 
     @property
     def data_dir(self) -> Path:
-        """The data directory of the session, which all its trials share."""
         return Path(self.session.request.data_dir)
 
     def keep(self, section: str, disk: str = DATA_DISK, /, **values: Any) -> None:
@@ -111,17 +95,16 @@ class TrialRun:
         sections.setdefault(section, {}).update(values)
 
     def add_error(self, sentence: str) -> None:
-        """Append a sentence to the record's error; the outcome stays."""
         self.ending = replace(self.ending, error=f"{self.ending.error or ''} {sentence}".strip())
 
-    def restore_after(self, journal: Journal) -> None:
+    def restore_after(self, restore: Callable[[], list[str]]) -> None:
         """Restore settings in the cleanup. A failure goes into the record: the change stays."""
 
-        def restore() -> None:
-            for failure in journal.restore():
+        def put_back() -> None:
+            for failure in restore():
                 self.add_error(failure)
 
-        self.cleanup.callback(restore)
+        self.cleanup.callback(put_back)
 
     def make_dataset(self, dataset: Dataset, directory: Path) -> Path:
         """Make a dataset as the user who will read it. Raises NotPrepared if that fails."""
@@ -131,7 +114,6 @@ class TrialRun:
             raise NotPrepared(error.message) from None
 
     def tell(self, text: str) -> None:
-        """Show the controller a step."""
         self.session.stream.event("step", text=text)
 
     @contextmanager
@@ -147,7 +129,6 @@ class TrialRun:
 
     @contextmanager
     def announced(self, phase: str) -> Iterator[None]:
-        """Enter a phase, and tell the controller."""
         with self.timed(phase):
             self.session.stream.event("phase", trial_id=self.trial.trial_id, phase=phase)
             yield

@@ -47,7 +47,6 @@ class TrialStorage:
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make a disk with room for the data, and mount it. Raises PagecageError."""
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -83,9 +82,8 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
         (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
-        raise HostError(
-            f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm"
-        ) from None
+        reason = f"null_blk cannot be set up: {error.strerror} ({error.filename})"
+        raise HostError(reason, "use HOST=vm") from None
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
 
 
@@ -97,7 +95,6 @@ def _first_node(*names: Path) -> Path:
 
 
 def _delay(node: Path, milliseconds: int) -> Path:
-    """Make a device over another that delays reads but not writes."""
     if not find_tool("dmsetup"):
         raise HostError("dmsetup is not installed", "apt-get install dmsetup")
     run(["modprobe", "dm-delay"], timeout_seconds=30)
@@ -108,7 +105,6 @@ def _delay(node: Path, milliseconds: int) -> Path:
 
 
 def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
-    """Remove whatever make_storage made, even in part; return the names of what was there."""
     mount_point = spool / "storage"
     removed = []
     if mount_point.is_mount():
@@ -130,9 +126,8 @@ def _remove_null_blk(configfs: Path) -> None:
         (configfs / "power").write_text("0")
         configfs.rmdir()
     except OSError as error:
-        raise PagecageError(
-            f"null_blk cannot be removed: {error.strerror}", "restart the host"
-        ) from None
+        reason = f"null_blk cannot be removed: {error.strerror}"
+        raise PagecageError(reason, "restart the host") from None
 
 
 def read_latency_us(path: Path) -> float | None:
@@ -202,11 +197,7 @@ def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:
-    """Make the volume's file if it is missing or too small; return whether it is new.
-
-    Its space is reserved where the file system can: so a disk cannot become full under a trial, and
-    writes at the same time need not wait for each other's allocation (ext4_dio_write_checks()).
-    """
+    """Return whether the file was made, with its space reserved for writes at the same time."""
     if file.exists() and file.stat().st_size >= size_bytes:
         return False
     file.unlink(missing_ok=True)
@@ -217,20 +208,14 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
     if "No space left" in done.stderr:
         file.unlink()
         free = format_bytes(shutil.disk_usage(file.parent).free)
-        raise HostError(
-            f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
-            " free)",
-            "choose a smaller --dataset or another --data-dir",
-        )
+        reason = f"of the simulated volume do not fit in {file.parent} ({free} free)"
+        hint = "choose a smaller --dataset or another --data-dir"
+        raise HostError(f"{format_bytes(whole)} {reason}", hint)
     return True
 
 
 def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
-    """Show the volume's copy of some folders of the data directory in their place.
-
-    So a command finds the files that a replay copied to this host on the volume, under the paths
-    that it was given. A copy that is as the original is kept.
-    """
+    """Bind the volume's copies over folders, so that commands find them under their paths."""
     mount_point = mounted.storage.mount_point
     for name in names:
         original, copy = data_dir / name, mount_point / name

@@ -55,7 +55,6 @@ class VolumeServer:
 
     @classmethod
     def start_fuse(cls, program: Path, file: Path, folder: Path, log: Path) -> VolumeServer:
-        """Serve a file as the file SERVED_FILE of a folder, as `start` does. Only root may."""
         at = folder / SERVED_FILE
         at.touch()
         control = folder / CONTROL_SOCKET
@@ -75,9 +74,8 @@ class VolumeServer:
             if process.poll() is not None or time.monotonic() > deadline:
                 server.end()
                 reason, name = server.last_line(), Path(argv[0]).name
-                raise HostError(
-                    f"{name} did not start: {reason}", f"run it by hand: {replay(argv)}"
-                )
+                reason = f"{name} did not start: {reason}"
+                raise HostError(reason, f"run it by hand: {replay(argv)}")
             time.sleep(0.01)
         return server
 
@@ -103,10 +101,8 @@ class VolumeServer:
             return send_command(self.control_socket, command)
         except HostError:
             if not self.alive():
-                raise HostDied(
-                    f"the simulated volume ended: {self.last_line()}",
-                    "run it again; finished trials are kept",
-                ) from None
+                reason = f"the simulated volume ended: {self.last_line()}"
+                raise HostDied(reason, "run it again; finished trials are kept") from None
             raise
 
     def last_line(self) -> str:
@@ -126,7 +122,6 @@ def _remove_sockets(directory: Path) -> None:
 
 
 def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
-    """Return the command that serves a file (nbdkit(1))."""
     options = ["--foreground", "--unix", str(sockets / DATA_SOCKET), "--threads", str(THREADS)]
     control = f"control={sockets / CONTROL_SOCKET}"
     return ["nbdkit", *options, str(plugin), f"file={file}", control]
@@ -138,20 +133,15 @@ def require_nbdkit() -> None:
 
 
 def require_c_library(plugin: Path) -> None:
-    """Raise HostError if the plugin was linked with a newer glibc, or if this machine has another.
-
-    The workloads are static; the plugin is loaded by the machine's own nbdkit.
-    """
+    """Raise HostError unless this machine's glibc can load the plugin into its own nbdkit."""
     found = _GLIBC_SYMBOLS.findall(plugin.read_bytes())
     needed = max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
     present = glibc_version()
     if needed > (present or (0, 0)):
         here = f"glibc {present[0]}.{present[1]}" if present else "a C library other than glibc"
-        raise HostError(
-            f"{plugin.name} needs glibc {needed[0]}.{needed[1]} or newer, and this machine has"
-            f" {here}",
-            "use --enforced-by cgroup, or a machine with a newer C library",
-        )
+        reason = f"{plugin.name} needs glibc {needed[0]}.{needed[1]} or newer, and this machine has"
+        hint = "use --enforced-by cgroup, or a machine with a newer C library"
+        raise HostError(f"{reason} {here}", hint)
 
 
 def glibc_version() -> tuple[int, int] | None:
@@ -215,7 +205,13 @@ class FuseLoop:
         # (get_loop_size in drivers/block/loop.c, seen on Linux 6.12).
         (folder / SERVED_FILE).stat()
         for attempt in range(_ATTEMPTS):
-            node = _free_loop()
+            # The node is made where nothing makes nodes, as in a container.
+            with _LOOP_CONTROL.open("rb") as control:
+                node = Path(f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}")
+            if not node.exists():
+                major, minor = (SYS_BLOCK / node.name / "dev").read_text().split(":")
+                with suppress(FileExistsError):
+                    os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))
             settings = ["--direct-io=on", "--sector-size", str(_BLOCK_BYTES)]
             done = run(
                 ["losetup", *settings, node, folder / SERVED_FILE],
@@ -242,17 +238,6 @@ class FuseLoop:
         return removed
 
 
-def _free_loop() -> Path:
-    """Return the node of a free loop device, made where nothing makes nodes, as in a container."""
-    with _LOOP_CONTROL.open("rb") as control:
-        node = Path(f"/dev/loop{fcntl.ioctl(control, _LOOP_CTL_GET_FREE)}")
-    if not node.exists():
-        major, minor = (SYS_BLOCK / node.name / "dev").read_text().split(":")
-        with suppress(FileExistsError):
-            os.mknod(node, stat.S_IFBLK | 0o600, os.makedev(int(major), int(minor)))
-    return node
-
-
 def _loops_of(served: Path) -> list[str]:
     files = SYS_BLOCK.glob("loop*/loop/backing_file")
     return sorted(
@@ -274,7 +259,6 @@ def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
 
 
 def is_mounted(path: Path) -> bool:
-    """Return whether something is mounted here. The kernel's list tells it of dead servers too."""
     text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     return any(mount.mount_point == str(path) for mount in parse_mountinfo(text))
 
@@ -373,7 +357,6 @@ def path_latency_us(node: Path, command: Callable[[JsonView], Json]) -> float:
 
 
 def _reads_us(node: Path) -> Iterator[list[float]]:
-    """Yield the times of reads at random, one after another, on each of some CPUs."""
     chosen, allowed = random.Random(1), os.sched_getaffinity(0)
     cpus = sorted(allowed)[:_MOST_CPUS]
     device = os.open(node, os.O_RDONLY | os.O_DIRECT)

@@ -93,7 +93,7 @@ class LocalHost:
         packages = need.distribution_packages
         if lacking := missing_packages({"packages": read_packages(packages)}, packages):
             raise HostError(f"{lacking[0]} on this machine", lacking[1])
-        available_bytes = procfs.available_memory_bytes()
+        available_bytes = procfs.meminfo_bytes("MemAvailable")
         if available_bytes is not None and available_bytes < need.resident_bytes:
             raise HostError(
                 f"{format_bytes(need.resident_bytes)} of data must stay in memory, and this machine"

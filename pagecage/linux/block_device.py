@@ -59,13 +59,8 @@ class Mount:
 
     @property
     def has_cgroup_writeback(self) -> bool:
-        """True if buffered writes are charged to the cgroup of the writer when they are flushed."""
         is_journalled = "data=journal" in self.options.split(",")
         return not is_journalled and not {*self.filesystem.split("/")}.isdisjoint(CGROUP_WRITEBACK)
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
@@ -76,14 +71,18 @@ def parse_mountinfo(text: str) -> list[Mount]:
         left, _, right = line.partition(" - ")
         head, tail = left.split(" "), [*right.split(" "), ""]
         if len(head) > 4 and len(tail) > 2:
-            root, mount_point = map(_unescape, head[3:5])
+            root, mount_point = (
+                re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
+                for word in head[3:5]
+            )
             mounts.append(Mount(head[2], mount_point, tail[0], tail[1], tail[2], root))
     return mounts
 
 
-def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
+def find_mount(directory: Path, mountinfo: str | None = None) -> Mount:
     """Return a directory's mount: the one with the longest mount point, the last of equals."""
     path = Path(os.path.realpath(directory))
+    mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
     above = [m for m in mounts if f"{path}/".startswith(m.mount_point.rstrip("/") + "/")]
     if above:
         return max(reversed(above), key=lambda m: len(m.mount_point))
@@ -93,9 +92,8 @@ def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
         device = path.stat().st_dev
         done = run(["stat", "--file-system", "--format=%T", path], timeout_seconds=10)
     except (OSError, PagecageError):
-        raise HostError(
-            f"{path} is on no known mount", "name a directory on a local disk"
-        ) from None
+        reason = f"{path} is on no known mount"
+        raise HostError(reason, "name a directory on a local disk") from None
     return Mount(f"{os.major(device)}:{os.minor(device)}", "/", done.stdout.strip(), "")
 
 
@@ -105,15 +103,12 @@ def _btrfs_device(mount: Mount, sys: Path) -> str:
         names = [member.name for member in members.iterdir()]
         if Path(os.path.realpath(mount.source)).name in names:
             if len(names) > 1:
-                raise HostError(
-                    f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be"
-                    " placed",
-                    "point --data-dir at a file system on one disk",
-                )
+                reason = f"is btrfs on {len(names)} disks, where one limit cannot be placed"
+                hint = "point --data-dir at a file system on one disk"
+                raise HostError(f"{mount.mount_point} {reason}", hint)
             return (sys / "class/block" / names[0] / "dev").read_text().strip()
-    raise HostError(
-        f"the disk of btrfs on {mount.mount_point} was not found", "point --data-dir at ext4 or XFS"
-    )
+    reason = f"the disk of btrfs on {mount.mount_point} was not found"
+    raise HostError(reason, "point --data-dir at ext4 or XFS")
 
 
 def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
@@ -127,9 +122,8 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
     while True:
         place = (sys / "dev/block" / maj_min).resolve()
         if not place.exists():
-            raise HostError(
-                f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk"
-            )
+            reason = f"block device {maj_min} is not in sysfs"
+            raise HostError(reason, "point --data-dir at a local disk")
         stack.append(place.name)
         slaves = sorted(slave.resolve() for slave in place.glob("slaves/*"))
         disks = {slave.parent if (slave / "partition").exists() else slave for slave in slaves}
@@ -141,31 +135,22 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
             return maj_min, tuple(stack)
 
 
-def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
-    text = read_mountinfo() if mountinfo is None else mountinfo
-    return find_mount(directory, parse_mountinfo(text)).has_cgroup_writeback
-
-
 def read_mountinfo() -> str:
     return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
     """Return the disk behind a directory. Raises HostError unless it is one local disk."""
-    text = read_mountinfo() if mountinfo is None else mountinfo
-    mount = find_mount(directory, parse_mountinfo(text))
+    mount = find_mount(directory, mountinfo)
     kind = "fuse" if mount.filesystem.startswith("fuse") else mount.filesystem.split(".")[0]
-    start = mount.maj_min
-    is_anonymous = start.startswith("0:")
+    is_anonymous = mount.maj_min.startswith("0:")
     if kind in REFUSED or (is_anonymous and kind != "btrfs"):
-        what = f" ({REFUSED[kind]}), where I/O limits cannot bind" if kind in REFUSED else ""
-        raise HostError(
-            f"{directory} is on {mount.filesystem}{what or ', which is on no local disk'}",
-            "point --data-dir at a directory on ext4, XFS or single-disk btrfs",
-        )
-    if is_anonymous:
-        start = _btrfs_device(mount, sys)
-    maj_min, stack = descend(start, sys)
+        what = ", which is on no local disk"
+        if kind in REFUSED:
+            what = f" ({REFUSED[kind]}), where I/O limits cannot bind"
+        hint = "point --data-dir at a directory on ext4, XFS or single-disk btrfs"
+        raise HostError(f"{directory} is on {mount.filesystem}{what}", hint)
+    maj_min, stack = descend(_btrfs_device(mount, sys) if is_anonymous else mount.maj_min, sys)
     name = (sys / "dev/block" / maj_min).resolve().name
     return Disk(name, maj_min, f"/dev/{name}", mount.filesystem, mount.mount_point, stack)
 
@@ -202,8 +187,7 @@ def read_lower_device(disk: Disk, sys: Path = SYS, proc: Path = PROC) -> dict[st
     lowest = [name for name in layers if not any((sys / "block" / name).glob("slaves/*"))]
     if len(layers) < 2 or len(lowest) != 1:
         return None
-    maj_min = read_text(sys / "block" / lowest[0] / "dev") or ""
-    return read_device(maj_min.strip(), proc)
+    return read_device((read_text(sys / "block" / lowest[0] / "dev") or "").strip(), proc)
 
 
 def _has_queue(name: str, sys: Path) -> bool:
@@ -217,13 +201,11 @@ def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -
         path.write_text(value)
         stored = path.read_text().strip()
     except OSError as error:
-        raise HostError(
-            f"{path} cannot be set to {value}: {error.strerror}", "run as root, or leave it out"
-        ) from None
+        reason = f"{path} cannot be set to {value}: {error.strerror}"
+        raise HostError(reason, "run as root, or leave it out") from None
     if stored != value and f"[{value}]" not in stored:
-        raise HostError(
-            f"{path} was set to {value} but reads {stored}", "choose a value that the disk takes"
-        )
+        reason = f"{path} was set to {value} but reads {stored}"
+        raise HostError(reason, "choose a value that the disk takes")
 
 
 _FS_IOC_FIEMAP = 0xC020660B
@@ -239,31 +221,29 @@ _WHOLE = (1 << 64) - 1
 
 
 def on_disk_bytes(path: Path) -> int:
-    """Return the bytes in written extents, as long on disk as in the file; 0 without FIEMAP."""
     with path.open("rb") as file:
         block_bytes = os.fstatvfs(file.fileno()).f_bsize
         size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes
-        total, start = 0, 0
-        while extents := _extents(file.fileno(), start):
-            total += sum(one[2] for one in extents if not one[5] & _TAKES_NO_REQUEST_OF_ITS_SIZE)
-            offset, _, length, *_, flags = extents[-1][:6]
-            if flags & _LAST:
+        total, start, flags = 0, 0, 0
+        while not flags & _LAST:
+            header = _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0)
+            asked = bytearray(header.ljust(_HEADER.size + _EXTENTS_A_CALL * _EXTENT.size, b"\0"))
+            try:
+                fcntl.ioctl(file, _FS_IOC_FIEMAP, asked)
+            except OSError:  # EOPNOTSUPP: tmpfs, network file systems
                 break
-            start = offset + length
+            mapped = _HEADER.unpack_from(asked)[3]
+            if not mapped:
+                break
+            for n in range(mapped):
+                extent = _EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size)
+                offset, _, length, _, _, flags = extent[:6]
+                total += 0 if flags & _TAKES_NO_REQUEST_OF_ITS_SIZE else length
+                start = offset + length
     return min(total, size)
 
 
-def _extents(descriptor: int, start: int) -> list[tuple[int, ...]]:
-    header = _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0)
-    asked = bytearray(header.ljust(_HEADER.size + _EXTENTS_A_CALL * _EXTENT.size, b"\0"))
-    try:
-        fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, asked)
-    except OSError:  # EOPNOTSUPP: tmpfs, network file systems
-        return []
-    mapped = _HEADER.unpack_from(asked)[3]
-    return [_EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size) for n in range(mapped)]
-
-
+_MOUNT_POINT = "disk"
 _MAKE_FILESYSTEM = "mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 
 
@@ -275,12 +255,8 @@ class LoopDisk:
     size_bytes: int
 
     def attach(self, spool: Path) -> Path:
-        """Attach and mount the disk; return its mount point.
-
-        The file is made if it is missing or too small, and made again if it cannot be mounted.
-        Raises HostError if the kernel or the file system below cannot make a disk of it.
-        """
-        mount_point = _mount_point(spool)
+        """Mount the disk, made anew if needed; return its mount point. Raises HostError."""
+        mount_point = spool / _MOUNT_POINT
         mount_point.mkdir(parents=True, exist_ok=True)
         try:
             if not self.file.is_file() or self.file.stat().st_size < self.size_bytes:
@@ -293,14 +269,11 @@ class LoopDisk:
         except (PagecageError, OSError) as error:
             detach_loop_disk(spool)
             reason = getattr(error, "message", None) or str(error)
-            raise HostError(
-                f"{self.file} cannot become a disk: {reason}",
-                "add --yes to change the settings of the disk below instead, or use --host vm",
-            ) from None
+            hint = "add --yes to change the settings of the disk below instead, or use --host vm"
+            raise HostError(f"{self.file} cannot become a disk: {reason}", hint) from None
         return mount_point
 
     def _make(self) -> None:
-        """Make the file, with all its blocks, and its file system; it appears whole."""
         part = self.file.with_name(f".{self.file.name}.part")
         self.file.unlink(missing_ok=True)
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -313,30 +286,19 @@ class LoopDisk:
             part.unlink(missing_ok=True)
 
 
-def _mount_point(spool: Path) -> Path:
-    return spool / "disk"
-
-
 def _mount(file: Path, mount_point: Path) -> None:
-    """Mount the file; reads and writes of the loop device then bypass the cache of the disk below.
-
-    mount(8) attaches the loop device itself, so that a killed agent leaves both or neither.
-    """
+    """Mount by mount(8), which leaves both or neither when killed; bypass the cache below."""
     run(["mount", "-t", "ext4", "-o", "loop,noatime", file, mount_point], timeout_seconds=60)
-    node = Path(_source(mount_point))
+    node = Path(find_mount(mount_point).source)
     run(["losetup", "--direct-io=on", node], timeout_seconds=30)
     if (read_text(SYS / "block" / node.name / "loop/dio") or "").strip() != "1":
         raise HostError(f"{node} takes no direct I/O")
 
 
-def _source(mount_point: Path) -> str:
-    return find_mount(mount_point, parse_mountinfo(read_mountinfo())).source
-
-
 def detach_loop_disk(spool: Path) -> list[str]:
-    mount_point = _mount_point(spool)
+    mount_point = spool / _MOUNT_POINT
     if not mount_point.is_mount():
         return []
-    node = _source(mount_point)
+    node = find_mount(mount_point).source
     run(["umount", mount_point], timeout_seconds=60)
     return [node]

@@ -36,7 +36,6 @@ class Cgroup:
 
     @property
     def by_controller(self) -> dict[str, Path]:
-        """The directories by the names of the fields, `unified` first."""
         return {name: path for name, path in vars(self).items() if path is not None}
 
     @property
@@ -57,17 +56,13 @@ class Cgroup:
         return any(directory.is_dir() for directory in self.directories)
 
     def without_roots(self) -> Cgroup:
-        """Return it without real roots, which count for the whole machine and have no limits.
-
-        The root of blkio stays, because it may have limits.
-        """
+        """Return it without real roots, which have no limits; that of blkio may have."""
         places = self.by_controller.items()
         return Cgroup(
             **{k: path for k, path in places if k == "blkio" or not is_real_root(path, k)}
         )
 
     def identity(self) -> int | None:
-        """Return the id by which bpf_get_current_cgroup_id() names it; None without the unified."""
         try:
             return None if self.unified is None else self.unified.stat().st_ino
         except OSError:
@@ -86,10 +81,7 @@ class CgroupMaker(Protocol):
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the group with the cage's limits in force, or raise PagecageError.
-
-        `disk` is the data directory's, `disks` the cage's others by name.
-        """
+        """Make the group with limits on `disk` and the other `disks`, or raise PagecageError."""
 
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
@@ -145,17 +137,13 @@ def ancestors(cgroup: Cgroup, proc: Path | None = None) -> Iterator[Cgroup]:
 
 
 def is_real_root(directory: Path | None, controller: str) -> bool:
-    """Return whether a directory is a hierarchy's root, and no namespace's (cgroup/cgroup.c)."""
     if directory is None or controller != "unified":
         return directory is not None and (directory / "release_agent").exists()
     return not (directory / "cgroup.type").exists()
 
 
 def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
-    """Return mount point and mounted path by controller of version 1, and of `unified`.
-
-    The mounted path is "/" or, in a bind mount of a container, the path of its own group.
-    """
+    """Return by controller the mount point and mounted path: "/", or a container's own group."""
     found: dict[str, tuple[Path, str]] = {}
     for mount in parse_mountinfo(read_text((proc or PROC) / "self/mountinfo") or ""):
         names = mount.options.split(",") if mount.filesystem == "cgroup" else ["unified"]
@@ -166,7 +154,6 @@ def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
 
 
 def own_cgroup(proc: Path | None = None) -> Cgroup:
-    """Return the cgroup of this process, which is charged for the pages that it touches first."""
     return cgroup_of("self", proc) or Cgroup(unified=CGROUP_ROOT)
 
 
@@ -200,7 +187,6 @@ def cgroup_paths(pid: int | str, proc: Path | None = None) -> dict[str, str]:
 
 
 def pids_in(*directories: Path) -> list[int]:
-    """Return the ids in groups of one hierarchy and in their descendants."""
     files = [Path(one, "cgroup.procs") for place in directories for one, *_ in os.walk(place)]
     return sorted({int(word) for file in files for word in (read_text(file) or "").split()})
 

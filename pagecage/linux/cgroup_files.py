@@ -97,11 +97,7 @@ def _memory_stat(text: str) -> dict[str, int]:
 
 
 def _memory_events(texts: _Texts) -> dict[str, int] | None:
-    """Return the failed charges and the OOM kills.
-
-    A charge fails at the limit on memory or, where swap is closed, at the one on memory and swap
-    (mm/memcontrol.c, try_charge_memcg).
-    """
+    """Return failed charges, at memory.max or with swap closed at memsw, and OOM kills."""
     *failures, control = texts
     counts = [int(text) for text in failures if text is not None]
     kills = {k: n for k, n in parse_flat_keyed(control or "").items() if k == "oom_kill"}
@@ -134,23 +130,25 @@ def _v1_cpu_stat(texts: _Texts) -> dict[str, int] | None:
     return found or None
 
 
-_FAILURES = ("memory.failcnt", "memory.memsw.failcnt", "memory.oom_control")
-_IO = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
+def _swapped(text: str) -> int | None:
+    return parse_flat_keyed(text).get("total_swap")
+
+
+_FAILURES = tuple(
+    ("memory", f"memory.{name}") for name in ("failcnt", "memsw.failcnt", "oom_control")
+)
+_IO = tuple(
+    ("blkio", f"blkio.throttle.{name}_recursive") for name in ("io_service_bytes", "io_serviced")
+)
 # The unified hierarchy counts CPU time without a controller (cgroup-v2.rst, "CPU").
 _CPU = (("cpuacct", "cpuacct.usage"), ("cpu", "cpu.stat"), ("unified", "cpu.stat"))
 _V1: Mapping[str, tuple[str, _Source]] = {
     "memory.stat": ("memory", _file("memory", "memory.stat", _memory_stat)),
-    "memory.events": (
-        "memory",
-        _Source(tuple(("memory", name) for name in _FAILURES), _memory_events),
-    ),
+    "memory.events": ("memory", _Source(_FAILURES, _memory_events)),
     "memory.current": ("memory", _file("memory", "memory.usage_in_bytes", _number)),
     "memory.peak": ("memory", _file("memory", "memory.max_usage_in_bytes", _number)),
-    "memory.swap.current": (
-        "memory",
-        _file("memory", "memory.stat", lambda text: parse_flat_keyed(text).get("total_swap")),
-    ),
-    "io.stat": ("blkio", _Source(tuple(("blkio", name) for name in _IO), _v1_io_stat)),
+    "memory.swap.current": ("memory", _file("memory", "memory.stat", _swapped)),
+    "io.stat": ("blkio", _Source(_IO, _v1_io_stat)),
     "cpu.stat": ("cpu", _Source(_CPU, _v1_cpu_stat)),
 }
 """The controller of each figure that version 1 has, and its source there."""
@@ -186,7 +184,6 @@ class CounterFiles(_OpenFiles):
         super().__init__({name: one.paths(cgroup) for name, one in self._sources.items()})
 
     def read(self, name: str) -> Any:
-        """Return a counter file's parsed content; None if this kernel lacks it or it is gone."""
         texts = self.texts(name)
         return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
 
@@ -201,11 +198,7 @@ def read_counters(cgroup: Cgroup, *names: str) -> Json:
 
 
 def _swap_limit(texts: Sequence[str]) -> str:
-    """Return the limit on swap from memory.swappiness, then memory.memsw or /proc/swaps.
-
-    With a swappiness of 0 the limit on memory swaps nothing out. Without swap accounting nothing
-    else is a limit, unless the machine has no swap, whose list is then a header.
-    """
+    """Return the limit on swap. Without its accounting, only a machine without swap has one: 0."""
     swappiness, *counted = texts
     if swappiness.strip() == "0":
         return "0"
@@ -266,11 +259,7 @@ class LimitFiles(_OpenFiles):
         self._before: dict[str, list[str]] = {}
 
     def read(self, maj_min: str, *, only_changed: bool = False) -> dict[str, str]:
-        """Return limits in force, {"memory.max": text, "io.max.rbps": text}, on one disk.
-
-        Keys whose file is missing are left out; with `only_changed` also those whose file has the
-        same text as in the last such call.
-        """
+        """Return limits in force on one disk, `only_changed` since the last such call."""
         found: dict[str, str] = {}
         for name, parse in self._parsers.items():
             texts = [text or "" for text in self.texts(name)]
@@ -303,7 +292,6 @@ def limited_disks(cgroup: Cgroup) -> list[str]:
 
 
 def limit_file(cgroup: Cgroup, key: str) -> Path | None:
-    """Return the file that decides about a key of read_limits(); None if there can be none."""
     name, _, io_key = key.partition("io.max.")
     files = _limit_files(cgroup, name or "io.max")
     if len(files) == len(V1_IO_FILE) and io_key:
@@ -332,10 +320,7 @@ def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> 
 
 
 def read_imposed_limits(maj_min: str) -> dict[str, dict[str, str]]:
-    """Return the limits on this process by cgroup, nearest first, without those that are `max`.
-
-    They hold for a trial without a cgroup of its own: a container's, a session's, a CI runner's.
-    """
+    """Return limits that are not `max` by cgroup, nearest first, for a trial without a cgroup."""
     found: dict[str, dict[str, str]] = {}
     own = own_cgroup()
     alone = [Cgroup(**{key: path}) for key, path in own.by_controller.items()]

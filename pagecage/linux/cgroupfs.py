@@ -95,7 +95,6 @@ class Cgroupfs:
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the unit's group with the cage's limits. Raises HostError with a refused file."""
         for obstacle in self.place.obstacles:
             if obstacle.controller != "cpu" or "CPUQuota" in cage.properties:
                 raise HostError(obstacle.reason, obstacle.hint)
@@ -103,16 +102,22 @@ class Cgroupfs:
         self._note(cgroup.directories)
         numbers = {name: one.maj_min for name, one in (disks or {}).items()}
         try:
-            self._enable_controllers(cgroup)
+            if (parent := self.place.parent.unified) is not None:
+                controllers = _UNIFIED_CONTROLLERS.items()
+                wanted = {name for v1, name in controllers if getattr(cgroup, v1) is None}
+                enabled = set((read_text(parent / "cgroup.subtree_control") or "").split())
+                if lacking := sorted(wanted & _controllers(parent) - enabled):
+                    self._note(cgroup.directories, {str(parent): lacking})
+                    text = " ".join(f"+{name}" for name in lacking)
+                    (parent / "cgroup.subtree_control").write_text(text)
             for directory in cgroup.directories:
                 directory.mkdir()
             for file, text in _writes(cgroup, cage, disk.maj_min, numbers):
                 file.write_text(text)
         except OSError as error:
             reason = f"{error.filename or cgroup}: {error.strerror}"
-            raise HostError(
-                f"the trial's cgroup cannot be made: {reason}", "pagecage doctor"
-            ) from None
+            sentence = f"the trial's cgroup cannot be made: {reason}"
+            raise HostError(sentence, "pagecage doctor") from None
         return cgroup
 
     def make_commands(
@@ -122,17 +127,6 @@ class Cgroupfs:
         made = [["mkdir", *map(str, cgroup.directories)]]
         writes = _writes(cgroup, cage, disk, disks or {})
         return made + [["sh", "-c", f"echo {text} >{file}"] for file, text in writes]
-
-    def _enable_controllers(self, cgroup: Cgroup) -> None:
-        parent = self.place.parent.unified
-        if parent is None:
-            return
-        wanted = {name for v1, name in _UNIFIED_CONTROLLERS.items() if getattr(cgroup, v1) is None}
-        enabled = set((read_text(parent / "cgroup.subtree_control") or "").split())
-        if lacking := sorted(wanted & _controllers(parent) - enabled):
-            self._note(cgroup.directories, {str(parent): lacking})
-            text = " ".join(f"+{name}" for name in lacking)
-            (parent / "cgroup.subtree_control").write_text(text)
 
     def enter_command(
         self,
@@ -153,7 +147,6 @@ class Cgroupfs:
         _signal(self.cgroup(unit), name)
 
     def remove(self, unit: str) -> None:
-        """End everything in the unit's group and remove it. Raises HostError if something stays."""
         self._remove(self.cgroup(unit))
 
     def _remove(self, cgroup: Cgroup) -> None:
@@ -175,11 +168,7 @@ class Cgroupfs:
         return [["rmdir", *map(str, self.cgroup(unit).directories)]]
 
     def sweep(self) -> list[str]:
-        """Remove what a killed agent left: groups, and controllers that it enabled.
-
-        Returns the names. What is in a hierarchy that is not mounted any more stays noted. Raises
-        HostError if something else stays.
-        """
+        """Remove what a killed agent left; return the names. Raises HostError if any stays."""
         notes, removed = self._read(), []
         for group in reversed(notes["groups"]):
             noted: dict[str, Path] = {}
@@ -264,11 +253,7 @@ def _writes(
 def _io_writes(
     cgroup: Cgroup, number: str, limits: Mapping[str, str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield the writes of a disk's I/O limits.
-
-    blk-throttle of version 1 counts no I/O on a disk until some group had a limit on it
-    (block/blk-throttle.c, blk_throtl_init), so a limit that nothing reaches is set and removed.
-    """
+    """Yield I/O limits. Version 1 counts no I/O before a first limit (blk_throtl_init)."""
     if cgroup.blkio is not None:
         read = cgroup.blkio / V1_IO_FILE["rbps"]
         yield read, f"{number} {_NO_LIMIT}"
@@ -281,11 +266,7 @@ def _io_writes(
 
 
 def _v1_memory_writes(memory: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the writes of limits on memory and swap in version 1.
-
-    A limit on memory and swap that equals the one on memory would close swap too, but charges would
-    then fail at it alone, and Linux 6.14 and later count them nowhere.
-    """
+    """Yield memory limits of version 1. A memsw of memory alone would hide failed charges."""
     limit, swap = wanted.get("memory.max"), wanted.get("memory.swap.max")
     if limit is not None:
         yield memory / "memory.limit_in_bytes", limit

@@ -43,7 +43,6 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Defer an interruption to the end of the outermost block that holds it."""
         before, self._held = self._held, True
         try:
             yield
@@ -152,11 +151,7 @@ def session_cpu_seconds(session: int) -> float | None:
 
 
 def _kill_session(session: int, since_ticks: int) -> int:
-    """Kill every process of a session that started no earlier than its leader; return their number.
-
-    A leader may be gone while its children stay (sar's sadc), so all of /proc is scanned. A leader
-    that started at another time is an unrelated process with a reused id.
-    """
+    """Kill what started after the session's leader, who may be gone; return the number."""
     if _start_ticks(session) not in (None, since_ticks):
         return 0
     killed = 0

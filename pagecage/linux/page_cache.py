@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from pagecage.errors import PagecageError
-from pagecage.linux.block_device import SYS, Disk, find_mount, parse_mountinfo, stack_names
+from pagecage.linux.block_device import SYS, Disk, find_mount, stack_names
 from pagecage.linux.procfs import read_text
 from pagecage.model.json_codec import Json
 from pagecage.process import PROC
@@ -36,10 +36,7 @@ _PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class PageCounts:
-    """Pages of a file in the page cache, and the system call that counted them.
-
-    `dirty` and `writeback` are among the resident ones; None where mincore(2) counted.
-    """
+    """Resident pages, those `dirty` and in `writeback` among them, None by mincore(2)."""
 
     resident: int
     method: str
@@ -108,16 +105,14 @@ def mincore_pages(descriptor: int, size_bytes: int) -> int:
 
 def measure_residency(path: Path) -> Residency:
     with path.open("rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
+        size_bytes, method = os.fstat(file.fileno()).st_size, "cachestat"
         pages = cachestat_pages(file.fileno())
-        if pages is not None:
-            return Residency(pages * kernel_page_bytes(), size_bytes, "cachestat")
-        if not os.access(path, os.W_OK):
-            raise PermissionError(
-                f"{path} is not writable, so mincore(2) would report it as resident"
-            )
-        pages = mincore_pages(file.fileno(), size_bytes)
-        return Residency(pages * kernel_page_bytes(), size_bytes, "mincore")
+        if pages is None:
+            if not os.access(path, os.W_OK):
+                reason = "is not writable, so mincore(2) would report it as resident"
+                raise PermissionError(f"{path} {reason}")
+            pages, method = mincore_pages(file.fileno(), size_bytes), "mincore"
+    return Residency(pages * kernel_page_bytes(), size_bytes, method)
 
 
 def resident_bytes(path: Path) -> int:
@@ -143,11 +138,7 @@ _Counts = TypeVar("_Counts", Residency, PageCounts)
 
 
 def _drop(descriptor: int, count: Callable[[], _Counts]) -> _Counts:
-    """Write back and drop a file's pages; return the count of what is left.
-
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence the count, and fsync
-    if pages are left. Without a need, fsync costs a flush of the disk: 46 s for 20 000 files.
-    """
+    """Drop pages; fsync only if dirty ones are left, which took 46 s for 20 000 files."""
     for attempt in range(_EVICT_TRIES):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         left = count()
@@ -177,35 +168,27 @@ _LVM_CACHES = {
 
 
 def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[Json]:
-    """Return each layer of the disk's stack with a cache of its own: `{layer, kind}`.
-
-    A loop device also has the `file` below it, its `file_bytes`, and its `resident_bytes`, which
-    are null if it cannot be read. With `is_evicted`, its pages are dropped before they are counted.
-    """
-    found = []
+    """Return layers with a cache as `{layer, kind}`, of loops the file's resident bytes too."""
+    found: list[Json] = []
     for name in stack_names(disk, sys):
         place = sys / "class/block" / name
         uuid = (read_text(place / "dm/uuid") or "").strip()
         lvm_cache = _LVM_CACHES.get(uuid.rpartition("-")[2]) if uuid.startswith("LVM-") else None
         if backing := read_text(place / "loop/backing_file"):
-            file = Path(backing.strip())
-            layer = {"layer": name, "kind": "loop", "file": str(file)}
-            found.append(layer | _below_loop(place, file, is_evicted=is_evicted))
+            file, file_bytes, resident = Path(backing.strip()), None, None
+            if (read_text(place / "loop/dio") or "").strip() == "1":
+                resident = 0  # it bypasses the page cache
+            else:
+                with suppress(OSError):
+                    state = evict(file) if is_evicted else measure_residency(file)
+                    file_bytes, resident = state.file_bytes, state.resident_bytes
+            sizes = {"file_bytes": file_bytes, "resident_bytes": resident}
+            found.append({"layer": name, "kind": "loop", "file": str(file), **sizes})
         elif (place / "bcache").exists():
             found.append({"layer": name, "kind": "bcache"})
         elif kind := "VDO" if uuid.startswith("VDO-") else lvm_cache:
             found.append({"layer": name, "kind": kind})
     return found
-
-
-def _below_loop(place: Path, file: Path, *, is_evicted: bool) -> dict[str, int | None]:
-    if (read_text(place / "loop/dio") or "").strip() == "1":
-        return {"file_bytes": None, "resident_bytes": 0}  # it bypasses the page cache
-    try:
-        state = evict(file) if is_evicted else measure_residency(file)
-    except OSError:
-        return {"file_bytes": None, "resident_bytes": None}
-    return {"file_bytes": state.file_bytes, "resident_bytes": state.resident_bytes}
 
 
 _IN_MEMORY = "whose files are the page cache itself"
@@ -292,36 +275,27 @@ def _regular_files(path: Path) -> Iterator[tuple[Identity, Path]]:
 def _refuse(path: Path, error: OSError) -> NoReturn:
     place = error.filename or path
     if isinstance(error, FileNotFoundError):
-        raise PagecageError(
-            f"{place} does not exist", f"ls -la {shlex.quote(str(path.parent))}"
-        ) from None
+        hint = f"ls -la {shlex.quote(str(path.parent))}"
+        raise PagecageError(f"{place} does not exist", hint) from None
     message = f"{place} cannot be read: {error.strerror}"
     raise PagecageError(message, "run as its owner or as root") from None
 
 
 def _filesystem(file: Path) -> str:
-    text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    kind = find_mount(file, parse_mountinfo(text)).filesystem
+    kind = find_mount(file).filesystem
     if reason := _REFUSED.get(kind):
-        raise PagecageError(
-            f"{file} is on {kind}, {reason}, so it cannot be made cold",
-            "copy it to a disk with ext4, XFS or btrfs",
-        )
+        message = f"{file} is on {kind}, {reason}, so it cannot be made cold"
+        raise PagecageError(message, "copy it to a disk with ext4, XFS or btrfs")
     return kind
 
 
 def count_pages(file: EvictedFile) -> PageCounts:
-    """Count a file's pages.
-
-    Raises FileNotFoundError if the file is gone, and PagecageError if the kernel hides the pages of
-    another user's file.
-    """
+    """Count a file's pages. Raises FileNotFoundError, or PagecageError if they are hidden."""
     with _opened(file) as descriptor:
         return _count(file, descriptor)
 
 
 def evict_pages(file: EvictedFile) -> PageCounts:
-    """Write back and drop a file's pages; return what is left. Raises as count_pages()."""
     with _opened(file) as descriptor:
         return _drop(descriptor, partial(_count, file, descriptor))
 
@@ -333,8 +307,7 @@ def _opened(file: EvictedFile) -> Iterator[int]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        message = f"{file.path} cannot be read: {error.strerror}"
-        raise PagecageError(message, "run as its owner or as root") from None
+        _refuse(file.path, error)
     try:
         yield descriptor
     finally:
@@ -345,10 +318,8 @@ def _count(file: EvictedFile, descriptor: int) -> PageCounts:
     status = os.fstat(descriptor)
     is_visible = os.geteuid() in (0, status.st_uid) or os.access(file.path, os.W_OK)
     if not is_visible:  # mm/mincore.c: mincore(2) would report all pages as resident
-        raise PagecageError(
-            f"{file.path} belongs to another user and is read-only, so the kernel hides its pages",
-            "run as its owner or as root",
-        )
+        reason = "belongs to another user and is read-only, so the kernel hides its pages"
+        raise PagecageError(f"{file.path} {reason}", "run as its owner or as root")
     # cachestat(2) sees no page on overlayfs: they are in the cache of the file below.
     found = None if file.filesystem == "overlay" else _cachestat(descriptor)
     return found or PageCounts(mincore_pages(descriptor, status.st_size), "mincore")
@@ -365,10 +336,7 @@ _LOCKED = re.compile(r"^Locked: +([0-9]+) kB$")
 
 @dataclass(frozen=True)
 class FileMapping:
-    """One address range in which a process maps a file.
-
-    `path` is empty for a file that was removed: another one may have its name.
-    """
+    """A range in which a process maps a file; `path` is empty for a removed file."""
 
     start: int
     end: int
@@ -400,7 +368,6 @@ class Holders:
 
 
 def parse_maps(text: str) -> Iterator[FileMapping]:
-    """Yield the mappings of files in the text of /proc/PID/maps or smaps."""
     for line in text.split("\n"):
         if match := _LINE.match(line):
             device = os.makedev(int(match[3], 16), int(match[4], 16))
@@ -410,11 +377,7 @@ def parse_maps(text: str) -> Iterator[FileMapping]:
 
 
 def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
-    """Return the processes that map any of these files.
-
-    A mapping is recognised by device and inode, or by its path: on btrfs and overlayfs the device
-    in /proc/PID/maps is not that of stat(2).
-    """
+    """Return who maps these files, by inode or path: btrfs shows another device there."""
     wanted = {file.identity for file in files}
     paths = {os.path.realpath(file.path): file.identity for file in files}
     found: dict[Identity, tuple[PageHolder, ...]] = {}
@@ -451,11 +414,7 @@ def locked_bytes(smaps: str, starts: Collection[int]) -> int:
 
 
 def page_out(holder: PageHolder) -> str | None:
-    """Make a process give up its clean pages of a file, by process_madvise(2) with MADV_PAGEOUT.
-
-    Pages that another process maps too, and locked pages, stay (mm/madvise.c). Returns why the
-    kernel refused; None if it did not.
-    """
+    """Have a process give up clean pages by MADV_PAGEOUT; return why not, or None."""
     try:
         descriptor = os.pidfd_open(holder.pid)
     except OSError as error:

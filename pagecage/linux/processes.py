@@ -72,17 +72,12 @@ def is_running(pid: int, proc: Path = PROC) -> bool:
 
 
 def is_exiting(pid: int, proc: Path = PROC) -> bool:
-    """Return whether a process has ended or is being ended by the kernel.
-
-    /proc/PID/cgroup names the root of each hierarchy of version 1 from then on
-    (proc_cgroup_show, kernel/cgroup/cgroup.c).
-    """
+    """Return whether a process is ending; /proc/PID/cgroup of version 1 then names the roots."""
     fields = stat_fields(pid, proc)
     return fields is None or bool(int(fields[_FLAGS]) & _PF_EXITING)
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
-    """Return the children of a process, from /proc/PID/task/TID/children or from every parent."""
     texts = [read_text(task / "children") for task in _tasks(pid, proc)]
     if None not in texts:
         return [int(word) for text in texts for word in (text or "").split()]
@@ -109,11 +104,7 @@ def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
 
 
 def read_tree(pid: int, proc: Path = PROC) -> TreeCounters | None:
-    """Return the counters of a process and its descendants; None if it has ended.
-
-    A process that is reaped between two reads would be counted twice or not at all, so the tree is
-    read until the root's counters of reaped processes are the same before and after.
-    """
+    """Return a tree's counters, read until nobody was reaped meanwhile; None if it has ended."""
     total: TreeCounters | None = None
     for _ in range(_ATTEMPTS):
         before, members = _reaped(pid, proc), list(tree(pid, proc))
@@ -165,11 +156,7 @@ def read_waits(pids: Iterable[int], proc: Path = PROC) -> Json:
 
 
 def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
-    """Kill every process whose environment has this mark; return the number of signals sent.
-
-    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may
-    fork meanwhile, so this repeats until none is found, for up to 10 s.
-    """
+    """Kill all with this beginning of a mark, until none is left or 10 s are over."""
     killed, deadline = 0, time.monotonic() + _KILL_SECONDS
     while (marked := list(_marked(mark, proc, but_not))) and time.monotonic() < deadline:
         for pid in marked:
@@ -200,12 +187,7 @@ def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
 
 
 def _environment(pid: int, proc: Path) -> bytes:
-    """Return the environment of a process, of one within execve(2) that of its new program.
-
-    Until the kernel has set up the new program's stack, the file is empty and `env_end` is 0
-    (fs/proc/base.c, environ_read). Raises OSError if the process has ended or belongs to another
-    user.
-    """
+    """Return the environment; of a process within execve(2), the one of its new program."""
     deadline = time.monotonic() + _EXEC_SECONDS
     while not (text := (proc / str(pid) / "environ").read_bytes()):
         fields = stat_fields(pid, proc)

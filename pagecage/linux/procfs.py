@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +18,7 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """Return a kernel file's text; None if this kernel lacks it or refuses to read it (PSI).
-
-    A trial reads over a hundred; a file object for each would take half of that time.
-    """
+    """Return a kernel file's text, or None; a file object would take half of a trial's time."""
     descriptor = open_text(path)
     if descriptor is None:
         return None
@@ -54,7 +52,8 @@ def parse_flat_keyed(text: str) -> dict[str, int]:
     }
 
 
-def _nested(text: str) -> dict[str, dict[str, str]]:
+def parse_limits(text: str) -> dict[str, dict[str, str]]:
+    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
     rows = (line.split() for line in text.splitlines())
     return {
         key: dict(pair.partition("=")[::2] for pair in pairs) for key, *pairs in filter(None, rows)
@@ -62,21 +61,15 @@ def _nested(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
-    """Parse `KEY SUB=VALUE ...` lines (io.stat); a device that was never busy is a bare key."""
     return {
         key: {name: int(value) for name, value in row.items() if value.isdigit()}
-        for key, row in _nested(text).items()
+        for key, row in parse_limits(text).items()
     }
-
-
-def parse_limits(text: str) -> dict[str, dict[str, str]]:
-    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
-    return _nested(text)
 
 
 def parse_pressure(text: str) -> Pressure:
     """Parse PSI (accounting/psi.rst): {"some": {"avg10": .., "total": microseconds}, ..}."""
-    return {k: {name: float(n) for name, n in row.items()} for k, row in _nested(text).items()}
+    return {k: {name: float(n) for name, n in row.items()} for k, row in parse_limits(text).items()}
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -140,9 +133,15 @@ def read_host(proc: Path = PROC) -> Json:
     }
 
 
-def available_memory_bytes(proc: Path = PROC) -> int | None:
-    kib = parse_meminfo(read_text(proc / "meminfo") or "").get("MemAvailable")
+def meminfo_bytes(key: str, proc: Path = PROC) -> int | None:
+    kib = parse_meminfo(read_text(proc / "meminfo") or "").get(key)
     return None if kib is None else kib * 1024
+
+
+def has_capability(number: int, proc: Path = PROC) -> bool:
+    """Return whether this process has a capability by its number (capabilities(7))."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(proc / "self/status") or "", re.M)
+    return bool(found and int(found[1], 16) >> number & 1)
 
 
 def boot_id(proc: Path = PROC) -> str | None:
@@ -164,7 +163,6 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = PROC) -> bool:
-    """Return whether a socket listens in a network namespace of the processes, such as "self"."""
     files = (proc / str(pid) / "net" / name for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(read_text(file) or "") for file in files)
 
@@ -184,10 +182,7 @@ _CPU_PARTS = {  # lscpu-arm.c of util-linux
 
 
 def cpu_model(cpuinfo: str) -> str | None:
-    """Return the name of the first processor; None if /proc/cpuinfo states none.
-
-    x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
-    """
+    """Return the first CPU's name; arm64 states MIDR_EL1 (arch/arm64/kernel/cpuinfo.c)."""
     lines = (line.partition(":") for line in cpuinfo.split("\n\n", 1)[0].splitlines())
     first = {name.strip(): value.strip() for name, _, value in lines}
     if "model name" in first:
@@ -286,7 +281,6 @@ def process_settings(pid: int, proc: Path = PROC) -> Json:
 
 
 def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
-    """Return a cgroup's CPUs and weights, from its directories in each hierarchy."""
     found = {}
     for key, names in _OF_CGROUP.items():
         texts = (_text(one / name) for one in directories for name in names)

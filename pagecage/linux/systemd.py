@@ -2,21 +2,24 @@
 
 The slice itself has the properties. They can then be read back before anything runs, and `io.stat`
 outlives the scope. A slice made only by `--slice=` loses its `io` files with the last unit that has
-an I/O property in it.
+an I/O property in it. The manager is spoken to by D-Bus, with the standard library alone.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import CGROUP_ROOT, Cgroup
-from pagecage.linux.dbus import connected, scope_properties, to_properties
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import Cage, property_arguments
 from pagecage.process import run
@@ -44,14 +47,9 @@ class Systemd:
         return CGROUP_ROOT / f"user.slice/user-{uid}.slice/user@{uid}.service" / PARENT
 
     def control_directory(self) -> Path:
-        """Return the directory of drop-ins made by `set-property --runtime` (systemctl(1))."""
         if not self.user:
             return Path("/run/systemd/system.control")
         return runtime_dir() / "systemd/user.control"
-
-    def has_user_manager(self) -> bool | None:
-        """Return whether this user's own manager listens; None for the system's."""
-        return user_socket().exists() if self.user else None
 
     def socket(self) -> Path:
         return user_socket() if self.user else SYSTEM_SOCKET
@@ -107,12 +105,7 @@ class Systemd:
         run(command, check=False, timeout_seconds=30)
 
     def remove(self, unit: str) -> None:
-        """End everything in the slice; remove the slice and its drop-ins.
-
-        The drop-ins are deleted directly: `systemctl revert` also reloads the whole manager, which
-        costs more than all the rest of a trial's overhead. systemd forgets a stopped slice, so
-        nothing reads old drop-ins again.
-        """
+        """End and remove the slice. `systemctl revert` would reload all to forget drop-ins."""
         cgroup = self.parent_cgroup() / unit
         for _ in range(_STOP_TRIES):
             reason = self._stop(unit)
@@ -168,7 +161,6 @@ def scope_name(unit: str) -> str:
 
 
 def systemd_version(systemctl_output: str) -> int:
-    """Return 257 for "systemd 257 (257.13-1~deb13u1)", of `systemctl --version`; 0 for none."""
     words = systemctl_output.split()
     number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
     return int(number) if number.isdigit() else 0
@@ -176,3 +168,261 @@ def systemd_version(systemctl_output: str) -> int:
 
 def is_pid1(proc: Path = Path("/proc")) -> bool:
     return (read_text(proc / "1/comm") or "").strip() == "systemd"
+
+
+# --- The manager's D-Bus --------------------------------------------------------------------------
+
+METHOD_CALL, METHOD_RETURN, ERROR, SIGNAL = 1, 2, 3, 4
+PATH, INTERFACE, MEMBER, REPLY_SERIAL, DESTINATION, SIGNATURE = 1, 2, 3, 5, 6, 8
+_FIELD_TYPES = {
+    **dict.fromkeys((INTERFACE, MEMBER, DESTINATION), "s"),
+    PATH: "o",
+    REPLY_SERIAL: "u",
+    SIGNATURE: "g",
+}
+_HEADER = "yyyyuua(yv)"
+KIND_BYTE = 1
+"""Place of a message's type in its bytes."""
+FIXED_BYTES = 16
+"""Length of a header up to its fields, whose length is the last of these numbers."""
+_NUMBERS = {"y": "B", "b": "I", "u": "I", "t": "Q"}
+_ALIGNMENT = {
+    **{code: struct.calcsize(form) for code, form in _NUMBERS.items()},
+    **dict.fromkeys("soa", 4),
+    **dict.fromkeys("gv", 1),
+    **dict.fromkeys("({", 8),
+}
+
+
+@dataclass(frozen=True)
+class Received:
+    """A received message: its type, and its header fields by code."""
+
+    kind: int
+    fields: dict[int, Any]
+    _body: bytes
+    _order: str
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the arguments. Raises KeyError for a type that is not known here."""
+        reader = _Reader(self._body, self._order)
+        return tuple(reader.take(one) for one in types_of(self.fields.get(SIGNATURE, "")))
+
+
+def types_of(signature: str) -> Iterator[str]:
+    """Yield the complete types of a signature, such as "s" and "a(sv)" of "sa(sv)"."""
+    begin = depth = 0
+    for place, code in enumerate(signature):
+        depth += (code in "({") - (code in ")}")
+        if depth == 0 and code != "a":
+            yield signature[begin : place + 1]
+            begin = place + 1
+
+
+def encode(
+    kind: int, serial: int, fields: Mapping[int, Any], arguments: Sequence[Any] = ()
+) -> bytes:
+    body, header = bytearray(), bytearray()
+    for one, value in zip(types_of(fields.get(SIGNATURE, "")), arguments, strict=True):
+        _put(body, one, value)
+    variants = [(code, (_FIELD_TYPES[code], value)) for code, value in fields.items()]
+    values = (ord("l"), kind, 0, 1, len(body), serial, variants)
+    for one, value in zip(types_of(_HEADER), values, strict=True):
+        _put(header, one, value)
+    _pad(header, 8)
+    return bytes(header + body)
+
+
+def length_of(start: bytes) -> int:
+    order = "<" if start[:1] == b"l" else ">"
+    body, _, fields = struct.unpack_from(f"{order}III", start, 4)
+    return int(FIXED_BYTES + fields + -fields % 8 + body)
+
+
+def decode(data: bytes) -> Received:
+    order = "<" if data[:1] == b"l" else ">"
+    reader = _Reader(data, order)
+    values = [reader.take(one) for one in types_of(_HEADER)]
+    fields = {code: value for code, (_, value) in values[6]}
+    reader.align(8)
+    return Received(values[1], fields, data[reader.place :], order)
+
+
+def _pad(out: bytearray, alignment: int) -> None:
+    out += bytes(-len(out) % alignment)
+
+
+def _put(out: bytearray, kind: str, value: Any) -> None:
+    code = kind[0]
+    _pad(out, _ALIGNMENT[code])
+    if code in _NUMBERS:
+        out += struct.pack(f"<{_NUMBERS[code]}", value)
+    elif code in "sog":
+        text = value.encode()
+        out += struct.pack("<B" if code == "g" else "<I", len(text)) + text + b"\0"
+    elif code == "v":
+        _put(out, "g", value[0])
+        _put(out, *value)
+    elif code == "a":
+        place = len(out)
+        out += bytes(4)
+        _pad(out, _ALIGNMENT[kind[1]])
+        begin = len(out)
+        for item in value:
+            _put(out, kind[1:], item)
+        # The length leaves out the padding before the first item.
+        struct.pack_into("<I", out, place, len(out) - begin)
+    else:
+        for inner, item in zip(types_of(kind[1:-1]), value, strict=True):
+            _put(out, inner, item)
+
+
+class _Reader:
+    def __init__(self, data: bytes, order: str) -> None:
+        self._data, self._order, self.place = data, order, 0
+
+    def align(self, alignment: int) -> None:
+        self.place += -self.place % alignment
+
+    def take(self, kind: str) -> Any:
+        code = kind[0]
+        self.align(_ALIGNMENT[code])
+        if code in _NUMBERS:
+            return self._number(_NUMBERS[code])
+        if code in "sog":
+            length = self._number("B" if code == "g" else "I")
+            self.place += length + 1
+            return self._data[self.place - length - 1 : self.place - 1].decode()
+        if code == "v":
+            inner = self.take("g")
+            return inner, self.take(inner)
+        if code == "a":
+            length = self._number("I")
+            self.align(_ALIGNMENT[kind[1]])
+            end, items = self.place + length, []
+            while self.place < end:
+                items.append(self.take(kind[1:]))
+            return items
+        return tuple(self.take(inner) for inner in types_of(kind[1:-1]))
+
+    def _number(self, form: str) -> int:
+        (number,) = struct.unpack_from(self._order + form, self._data, self.place)
+        self.place += struct.calcsize(form)
+        return int(number)
+
+
+_NAME = "org.freedesktop.systemd1"
+_OBJECT = "/org/freedesktop/systemd1"
+_MOST_SECONDS = 60.0
+_USEC_PER_PERCENT = 10_000
+_JOB_REMOVED = "JobRemoved"
+_DONE = ("done", "skipped")
+
+Property = tuple[str, tuple[str, Any]]
+"""A unit's property: its name, and a variant."""
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[UnitMethods]:
+    try:
+        with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as stream:
+            peer.settimeout(_MOST_SECONDS)
+            peer.connect(str(path))
+            yield UnitMethods(peer, stream)
+    except OSError as error:
+        hint = "systemctl is-system-running"
+        raise HostError(f"systemd does not answer on {path}: {error}", hint) from None
+
+
+class UnitMethods:
+    """One connection to a service manager. Its methods raise HostError with systemd's sentence."""
+
+    def __init__(self, peer: socket.socket, stream: IO[bytes]) -> None:
+        """Authenticate by the user id, which the kernel confirms (SASL EXTERNAL)."""
+        self._peer, self._stream, self._serial = peer, stream, 0
+        self._results: dict[str, str] = {}
+        uid = str(os.getuid()).encode().hex()
+        peer.sendall(f"\0AUTH EXTERNAL {uid}\r\nBEGIN\r\n".encode())
+        if not (answer := self._stream.readline()).startswith(b"OK "):
+            refusal = answer.decode(errors="replace").strip()
+            raise HostError(f"systemd refuses this user: {refusal}", "systemctl is-system-running")
+
+    def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
+        self._call("SetUnitProperties", "sba(sv)", unit, 1, properties)
+
+    def start(self, unit: str) -> None:
+        self._finish("StartUnit", unit, *self._call("StartUnit", "ss", unit, "replace"))
+
+    def stop(self, unit: str) -> None:
+        self._finish("StopUnit", unit, *self._call("StopUnit", "ss", unit, "replace"))
+
+    def start_scope(self, name: str, properties: Sequence[Property]) -> None:
+        job = self._call("StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail", properties, [])
+        self._finish("StartTransientUnit", name, *job)
+
+    def _finish(self, member: str, unit: str, job: str) -> None:
+        while job not in self._results:
+            self._take()
+        if (result := self._results[job]) not in _DONE:
+            raise HostError(f"{member} of {unit} ended as {result}", f"systemctl status {unit}")
+
+    def _call(self, member: str, signature: str, *arguments: Any) -> tuple[Any, ...]:
+        self._serial += 1
+        fields = {PATH: _OBJECT, MEMBER: member, INTERFACE: f"{_NAME}.Manager"}
+        fields |= {DESTINATION: _NAME, SIGNATURE: signature}
+        self._peer.sendall(encode(METHOD_CALL, self._serial, fields, arguments))
+        while (answer := self._take()) is None or answer.fields.get(REPLY_SERIAL) != self._serial:
+            continue
+        if answer.kind == ERROR:
+            unit, reason = arguments[0], " ".join(map(str, answer.arguments()))
+            what = f"systemd refuses {member} of {unit}: {reason}"
+            raise HostError(what, f"systemctl status {unit}")
+        return answer.arguments()
+
+    def _take(self) -> Received | None:
+        """Read a message; keep the result of a job. Return None for other signals: ten a call."""
+        start = self._read(FIXED_BYTES)
+        data = start + self._read(length_of(start) - FIXED_BYTES)
+        if start[KIND_BYTE] == SIGNAL and _JOB_REMOVED.encode() not in data:
+            return None
+        message = decode(data)
+        if message.fields.get(MEMBER) == _JOB_REMOVED:
+            _, job, _, result = message.arguments()
+            self._results[job] = result
+        return message
+
+    def _read(self, length: int) -> bytes:
+        data = self._stream.read(length)
+        if len(data) < length:
+            raise ConnectionResetError("it closed the connection")
+        return data
+
+
+def to_properties(arguments: Sequence[str]) -> list[Property]:
+    """Return arguments of `systemctl set-property`. Raises ValueError for an unknown property."""
+    return [_property(*argument.partition("=")[::2]) for argument in arguments]
+
+
+def _property(name: str, value: str) -> Property:
+    if name.endswith("Accounting"):
+        return name, ("b", int(value == "yes"))
+    if name == "CPUQuota":
+        return "CPUQuotaPerSecUSec", ("t", int(value.removesuffix("%")) * _USEC_PER_PERCENT)
+    if name.startswith("Memory"):
+        return name, ("t", int(value))
+    if name.startswith("IO"):
+        node, _, limit = value.rpartition(" ")
+        return name, ("a(st)", [(node, int(limit))])
+    raise ValueError(f"{name} is not a known property")
+
+
+def scope_properties(
+    slice_unit: str, pid: int, more: Mapping[str, str], description: str = "workload of a trial"
+) -> list[Property]:
+    return [
+        ("Description", ("s", description)),
+        ("CollectMode", ("s", "inactive-or-failed")),
+        *((name, ("s", value)) for name, value in more.items()),
+        ("Slice", ("s", slice_unit)),
+        ("PIDs", ("au", [pid])),
+    ]

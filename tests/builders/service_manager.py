@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.linux.dbus import (
+from pagecage.linux.systemd import (
     ERROR,
     FIXED_BYTES,
     INTERFACE,

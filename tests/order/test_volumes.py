@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pagecage.agent import storage
 from pagecage.agent.drivers.container import container_of
 from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.limits.simulated_volume import SimulatedVolume
+from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.agent.volume_server import VolumeServer
 from pagecage.cloud.profile import cage_of
 from pagecage.cloud.volume_request import VolumeRequest

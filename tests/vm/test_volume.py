@@ -63,7 +63,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from pagecage.agent import volume_server
 from pagecage.agent.trial_storage import mount_volume, unmount_volume
-from pagecage.agent.limits.simulated_volume import SimulatedVolume
+from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.model.cage import Cage
 
 spool, data = Path(sys.argv[2]), Path(sys.argv[3])

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import trial_storage
-from pagecage.agent.cache_state import all_resident_bytes
-from pagecage.agent.limits.simulated_volume import SimulatedVolume, fidelity, sound_account
+from pagecage.agent.limits.calibration import SimulatedVolume, sound_account
+from pagecage.agent.limits.fidelity import volume_fidelity
 from pagecage.agent.trial_storage import MountedVolume, mount_volume, release_volume, unmount_volume
 from pagecage.agent.volume_server import (
     FUSE_PROGRAM,
@@ -27,6 +27,7 @@ from pagecage.agent.volume_server import (
     path_latency_us,
 )
 from pagecage.errors import HostDied, HostError
+from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import Cage, LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
 from pagecage.whole_files import write_whole
@@ -112,8 +113,8 @@ def test_bytes_are_on_the_file_and_not_in_the_page_cache(
     with file.open("rb") as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     assert file.read_bytes() == content
-    assert all_resident_bytes((file,)) == len(content)
-    assert all_resident_bytes((raw_file(spool),)) == 0
+    assert resident_bytes(file) == len(content)
+    assert resident_bytes(raw_file(spool)) == 0
     account = sound_account(SimulatedVolume(mounted.server.command))
     assert account["total_write_bytes"] >= len(content)
     assert account["total_read_bytes"] >= len(content)
@@ -199,10 +200,10 @@ def test_the_path_is_measured_and_recorded(mounted: MountedVolume) -> None:
 def test_a_path_that_is_too_slow_is_told() -> None:
     simulation = VolumeSimulation(read_latency=(LatencyQuantiles(PAGE, ((0.5, 50.0),)),))
     cage = Cage("c", {}, simulation=simulation, enforced_by="volume")
-    [slow] = fidelity(cage, {"kind": "fuse-loop", "latency_us": 61.5})
+    [slow] = volume_fidelity(cage, {"kind": "fuse-loop", "latency_us": 61.5})
     assert (slow.aspect, slow.state) == ("latency", "stricter")
     assert "takes 61.5 us, and the cage's lowest latency is 50 us" in slow.reason
-    [fast] = fidelity(cage, {"kind": "fuse-loop", "latency_us": 50.0})
+    [fast] = volume_fidelity(cage, {"kind": "fuse-loop", "latency_us": 50.0})
     assert fast.state == "exact"
 
 

@@ -91,10 +91,7 @@ Row = JsonView
 
 
 def row_of(maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerProgram) -> Json:
-    """Return running totals of one disk: pauses, and histograms as rows of `{us, count}`.
-
-    `us` is the upper end of a bucket. Only what the program fills is present.
-    """
+    """Return running totals of a disk: pauses, and rows of `{us, count}` by ends of buckets."""
     row: Json = {}
     for name in (name for name, map_name in _HISTOGRAMS.items() if map_name in program.maps):
         buckets = []
@@ -108,10 +105,7 @@ def row_of(maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerP
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
-    """Return the figures from `start` to `end` (CLOCK_MONOTONIC).
-
-    A latency is None without writes, and absent if the kernel could not be asked.
-    """
+    """Return the figures between two times of CLOCK_MONOTONIC. A latency without writes is None."""
     before = [row for row in rows if row["t"] <= start]
     after = [row for row in rows if row["t"] >= end]
     if not before or not after:
@@ -152,10 +146,7 @@ class BlockLatencyTracer(BpftraceProcess):
         return programs(PARTS, Kernel())
 
     def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[CollectorResult, list[Json]]:
-        """Write this disk's totals since the last tick before `start` (CLOCK_MONOTONIC).
-
-        Return the rows too.
-        """
+        """Write this disk's totals since the last tick before `start`; return the rows too."""
         ticks = self.ticks_since(start)
         rows = [row_of(tick.maps, maj_min, self.program) for tick in ticks]
         timed = [{"t": tick.t, **row} for tick, row in zip(ticks, rows, strict=True)]

@@ -111,10 +111,7 @@ _OF_ARGUMENTS = tuple(f"filemap_fault.{key}" for key in ("vm_flags", "fault_flag
 
 
 def parts(kernel: str | None = None) -> tuple[Part, ...]:
-    """Return the parts of the program for a kernel, by default for the running one.
-
-    `kernel` is a release like 6.12.41+deb13-amd64.
-    """
+    """Return the program's parts for a release like 6.12.41+deb13-amd64 (None: this one)."""
     version = re.match(r"(\d+)\.(\d+)", kernel or platform.release())
     is_new = version is not None and tuple(map(int, version.groups())) >= _ORDER_IN_FILE_RA_STATE
     order = "args.ra->order" if is_new else "args.new_order"
@@ -141,10 +138,7 @@ def parts(kernel: str | None = None) -> tuple[Part, ...]:
 def tables_of(
     maps: dict[str, dict[str, int]], inodes: Set[int], program: TracerProgram
 ) -> dict[str, list[Json]]:
-    """Return running totals over these inodes, with the flags by name.
-
-    Only tables that the program fills are present.
-    """
+    """Return running totals over these inodes, in the tables that the program fills."""
     tables = {}
     for name in program.maps:
         counted: Counter[tuple[int, ...]] = Counter()
@@ -218,7 +212,6 @@ VM_FAULTS = _bits(
 
 
 def decode(word: int, names: dict[int, str]) -> list[str]:
-    """Return the names of the set bits, lowest first. A bit without a name is in hexadecimal."""
     bits = (1 << position for position in range(word.bit_length()))
     return [names.get(bit, hex(bit)) for bit in bits if word & bit]
 

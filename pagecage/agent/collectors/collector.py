@@ -1,6 +1,6 @@
 """The interface of collectors, which record data while a trial runs.
 
-A collector is one module of this package, named after it, with `-` as `_`; `registry` finds it.
+A collector is one module of this package, named after it, with `-` as `_`, where it is found.
 """
 
 from __future__ import annotations
@@ -78,10 +78,7 @@ class Collector(ABC):
     def stop(self) -> CollectorResult: ...
 
     def report(self, _begin: float, _end: float, /) -> tuple[CollectorResult, Figures] | None:
-        """Return the result and the figures of the measured part (CLOCK_MONOTONIC).
-
-        It is called after stop(), whose result stands if this is None.
-        """
+        """Return what replaces stop()'s result, and the figures, by CLOCK_MONOTONIC."""
         return None
 
     def end(
@@ -143,7 +140,6 @@ class ToolCollector(Collector):
             time.sleep(0.01)
 
     def stop(self) -> CollectorResult:
-        """Interrupt the tool, which then completes its file."""
         if self._process is None:
             return CollectorResult("missing", self._obstacle or f"{self.tool} is not installed")
         if self._children.interrupt(self._process) is None:

@@ -64,10 +64,7 @@ class ArrivedLine:
 
 
 class CustomOutput:
-    """A thread that reads a process's output to its end or to the bound.
-
-    `on_flood` is called once, by the thread, when the bound is exceeded. What follows is dropped.
-    """
+    """A thread that reads output to its end or the bound, at which it calls `on_flood` once."""
 
     def __init__(self, process: Process[bytes], on_flood: Callable[[], None]) -> None:
         self._process, self._on_flood = process, on_flood
@@ -79,7 +76,6 @@ class CustomOutput:
         self._thread.start()
 
     def lines(self) -> Iterator[ArrivedLine]:
-        """Yield the lines so far, without blank ones."""
         with self._changed:
             raw = list(self._lines)
         for arrived, line in raw:
@@ -150,10 +146,7 @@ class CustomEvidence:
     lost_events: int = 0
 
     def gaps(self) -> list[float]:
-        """Return the silences of the measured part that are too long, in seconds.
-
-        The end of a collector is a finding of its own, and so is a late first line.
-        """
+        """Return the silences that are too long, in seconds, between the first and last line."""
         times = [one.t for one in self.values]
         last = self.end if self.ended_at is None else min(self.end, self.ended_at)
         first = max(self.begin, min(times, default=self.begin))
@@ -261,10 +254,7 @@ def with_trial_filter(text: str) -> str:
 
 
 def check_script(script: Path) -> str | None:
-    """Return bpftrace's first error about a script, with its place; None if it can be attached.
-
-    All probes are attached and detached again. Raises nothing: a check that takes too long fails.
-    """
+    """Attach all probes of a script and detach them; return bpftrace's first error, or None."""
     with TemporaryDirectory(prefix="pagecage-script-") as folder:
         path = Path(folder, script.name)
         path.write_text(with_trial_filter(script.read_text()))
@@ -356,11 +346,7 @@ class CustomCollector(Collector):
         self._output = CustomOutput(self._process, self._end_flood)
 
     def _script_command(self) -> list[str]:
-        """Write the script with the added probe; return the command that runs it.
-
-        `$1` of the script is the id of the trial's cgroup, 0 without one; `$2` is the kernel's
-        number of the measured disk, as tracepoints of the block layer have it.
-        """
+        """Write the script with its tick; `$1` is the cgroup's id or 0, `$2` the disk's number."""
         script, context = Path(self._argv[0]), self._context
         path = context.directory / script.name
         path.write_text(with_trial_filter(script.read_text()) + _ADDED)

@@ -21,7 +21,7 @@ from pagecage.agent.collectors.collector import (
     ToolCollector,
     last_line,
 )
-from pagecage.linux.procfs import read_text
+from pagecage.linux.procfs import has_capability, read_text
 from pagecage.process import STDOUT, find_tool, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
@@ -56,7 +56,6 @@ class LoadRow:
 
 
 def parse_report(text: str) -> list[LoadRow]:
-    """Return the rows of `perf report --mem-mode -n --sort=mem --stdio`, in its order."""
     found = (_ROW.match(line) for line in text.splitlines())
     return [
         LoadRow(float(row["percent"]), int(row["samples"]), row["label"]) for row in found if row
@@ -87,21 +86,14 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
     if not any((devices / event).exists() for event in _EVENTS):
         return "the CPU has no event that samples loads (PEBS or IBS), as most virtual CPUs"
     paranoid = int(read_text(proc / "sys/kernel/perf_event_paranoid") or 2)
-    status = read_text(proc / "self/status") or ""
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    capabilities = int(effective[1], 16) if effective else 0
-    may_profile = capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON)
+    may_profile = any(has_capability(one, proc) for one in (_CAP_SYS_ADMIN, _CAP_PERFMON))
     if paranoid > 0 and not may_profile:
         return f"kernel.perf_event_paranoid is {paranoid} and the agent lacks CAP_PERFMON"
     return None
 
 
 def record_command(data: Path, cgroup: Path) -> list[str]:
-    """Return the command that records the loads of a cgroup on all CPUs.
-
-    perf applies -G to the events before it, which `perf mem record` puts in front. The name is that
-    below the hierarchy's mount, which is /sys/fs/cgroup/unified beside cgroup v1.
-    """
+    """Return the command for a cgroup on all CPUs; -G has its name below the hierarchy's mount."""
     root = next(folder for folder in cgroup.parents if folder.is_mount())
     name = os.path.relpath(cgroup, root)
     record = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(data)]

@@ -34,10 +34,7 @@ _ARGS_WITH_DOT, _NAMED_FENTRY = (0, 19), (0, 20)  # bpftrace's CHANGELOG.md
 
 @dataclass(frozen=True)
 class Variant:
-    """Statements that attach to kernel functions, or to tracepoints with these arguments.
-
-    `lacks` are keys that the statements cannot fill.
-    """
+    """Statements for kernel functions, or tracepoints with arguments; they cannot fill `lacks`."""
 
     text: str
     functions: tuple[str, ...] = ()
@@ -198,17 +195,13 @@ class BpftraceProcess(ABC):
         self.reason: str | None = None
 
     @abstractmethod
-    def programs(self) -> Iterator[TracerProgram]:
-        """Yield the programs to try, the most telling first."""
+    def programs(self) -> Iterator[TracerProgram]: ...
 
     @abstractmethod
     def take(
         self, context: CollectorContext, launched: float, measured: tuple[float, float] | None
     ) -> tuple[CollectorResult, Figures]:
-        """Write the trial's ticks since the launch; return the result and the figures.
-
-        `measured` are begin and end of the measured part; all by CLOCK_MONOTONIC.
-        """
+        """Write the trial's ticks since the launch; return the result and the figures."""
 
     @property
     def has_begun(self) -> bool:
@@ -219,7 +212,6 @@ class BpftraceProcess(ABC):
         self.wait_until_attached()
 
     def begin(self) -> None:
-        """Begin to attach. This takes seconds and does not block."""
         if not find_tool("bpftrace"):
             self.reason = "bpftrace is not installed"
             return
@@ -301,11 +293,7 @@ class BpftraceProcess(ABC):
         return CollectorResult(status, reason, lost, (path,), own)
 
     def _read_missed(self) -> int | None:
-        """Return how often the kernel left a probe out because another BPF program was running.
-
-        That happens to one event in thousands, without a word of bpftrace. None if bpftrace has
-        ended, or if the kernel does not say (fdinfo of its programs, before 5.12).
-        """
+        """Return how often a probe was left out for another BPF program; None before Linux 5.12."""
         if self._process is None:
             return None
         found = list[int]()

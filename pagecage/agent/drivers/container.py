@@ -78,11 +78,7 @@ def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
 
 
 def options(container: Container) -> list[str]:
-    """Return options of docker-run(1) and podman-run(1): all capabilities, host network and pids.
-
-    With its own process ids the workload would be process 1, which ignores signals by default
-    (pid_namespaces(7)). Docker's seccomp filter would refuse io_uring.
-    """
+    """Return options of docker-run(1) and podman-run(1). As process 1 signals would be ignored."""
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [
@@ -181,10 +177,7 @@ _OVERLAY = ("overlay2", "overlay")
 
 
 def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
-    """Load the image unless the engine has it. Return its entry for a record, with its layers.
-
-    Raises HostError if the engine cannot load it, or does not tell where its layers are.
-    """
+    """Load the image if it is missing; return its entry for a record. Raises HostError."""
     found = engine.inspect_image(image.image_id) or _load(engine, image)
     user = str((found.get("Config") or {}).get("User") or "")  # empty for root
     return {
@@ -200,24 +193,39 @@ def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
 def _load(engine: ContainerEngine, image: ImageSpec) -> Json:
     program = engine.program
     if image.archive is None:
-        raise HostError(
-            f"{program} has no image {image.reference}", f"{program} pull {image.reference}"
-        )
+        reason = f"{program} has no image {image.reference}"
+        raise HostError(reason, f"{program} pull {image.reference}")
     try:
-        load_archive(program, Path(image.archive), image.image_id)
+        # The engine would give an image the names in its archive, and take them from other images,
+        # so it gets the configuration and the layers alone, with a list of contents that has only
+        # our own name.
+        with tempfile.TemporaryFile() as stderr:
+            process = spawn([program, "load"], stdin=PIPE, stderr=stderr)
+            assert process.stdin is not None
+            try:
+                with suppress(BrokenPipeError), process.stdin:
+                    write_renamed(Path(image.archive), image.image_id, process.stdin)
+                status = process.wait(_LOAD_SECONDS)
+            except TimeoutExpired:
+                raise ValueError(f"it took longer than {_LOAD_SECONDS:.0f} s") from None
+            finally:
+                process.kill()
+                process.wait()
+            stderr.seek(0)
+            lines = stderr.read().decode(errors="replace").strip().splitlines()
+        if status != 0:
+            raise ValueError(f"{lines[-1] if lines else f'{program} load: status {status}'}")
     except UNLOADABLE as error:
-        raise HostError(
-            f"{program} cannot load {image.reference}: {error}", f"{program} info"
-        ) from None
-    engine.undo.callback(engine.remove_image, own_name(image.image_id))
+        reason = f"{program} cannot load {image.reference}: {error}"
+        raise HostError(reason, f"{program} info") from None
+    engine.undo.callback(engine.run, "image", "rm", "--force", own_name(image.image_id))
     os.sync()  # dirty pages cannot be dropped, and one call is faster than an fsync per file
     found = engine.inspect_image(image.image_id)
     if found is None:
         short = image.image_id.removeprefix(DIGEST)[:12]
-        raise HostError(
-            f"{program} has loaded {image.archive}, which does not hold the image {short}",
-            "start a new run; if Docker has containerd's image store, use --driver podman",
-        )
+        reason = f"{program} has loaded {image.archive}, which does not hold the image {short}"
+        hint = "start a new run; if Docker has containerd's image store, use --driver podman"
+        raise HostError(reason, hint)
     return found
 
 
@@ -251,41 +259,11 @@ class _Entry(tarfile.TarInfo):
 
 
 def open_archive(path: Path) -> tarfile.TarFile:
-    """Open the archive of an image. It and its reader raise UNLOADABLE."""
     return tarfile.open(path, "r:*", tarinfo=_Entry)
 
 
-def load_archive(program: str, archive: Path, image_id: str) -> None:
-    """Have the engine load the image with this id under a name of pagecage's own.
-
-    `docker load` gives an image the names in its archive, and takes them from other images. So it
-    gets the configuration and the layers alone, with a list of contents that has only that name.
-    Raises ValueError if the archive lacks the image, or if the engine refuses it.
-    """
-    with tempfile.TemporaryFile() as stderr:
-        process = spawn([program, "load"], stdin=PIPE, stderr=stderr)
-        assert process.stdin is not None
-        try:
-            with suppress(BrokenPipeError), process.stdin:
-                write_renamed(archive, image_id, process.stdin)
-            status = process.wait(_LOAD_SECONDS)
-        except TimeoutExpired:
-            raise ValueError(f"it took longer than {_LOAD_SECONDS:.0f} s") from None
-        finally:
-            process.kill()
-            process.wait()
-        stderr.seek(0)
-        lines = stderr.read().decode(errors="replace").strip().splitlines()
-    if status != 0:
-        raise ValueError(f"{lines[-1] if lines else f'{program} load: status {status}'}")
-
-
 def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
-    """Write an archive of the image alone, with its own name in place of the archive's names.
-
-    The image is chosen by the digest of its configuration. Raises ValueError if it is missing, and
-    UNLOADABLE for a file that is not such an archive.
-    """
+    """Write an archive of the image alone. Raises ValueError if it is missing, and UNLOADABLE."""
     with open_archive(archive) as source, tarfile.open(fileobj=out, mode="w|") as target:
         for entry in json.loads(_small(source, _CONTENTS)):
             config = _small(source, entry["Config"])
@@ -321,22 +299,16 @@ def _add(target: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
 
 
 def layer_directories(program: str, found: JsonView) -> tuple[Path, ...]:
-    """Return the directories of an image's layers, the uppermost first.
-
-    `found` is an entry of `docker image inspect` or `podman image inspect`. Raises HostError for a
-    storage driver without such directories.
-    """
+    """Return the directories of an image's layers, uppermost first. Raises HostError for none."""
     graph = found.get("GraphDriver") or {}
     data = graph.get("Data") or {}
     joined = (data.get("UpperDir"), data.get("LowerDir"))
     paths = [path for text in joined if text for path in text.split(":")]
     if graph.get("Name") not in _OVERLAY or not paths:
         name = graph.get("Name") or "containerd's"
-        raise HostError(
-            f"{program} keeps images with the storage driver {name}, which does not tell the"
-            " directories of layers",
-            "use --host vm, or an engine with the storage driver overlay2",
-        )
+        reason = f"{program} keeps images with the storage driver {name}"
+        hint = "use --host vm, or an engine with the storage driver overlay2"
+        raise HostError(f"{reason}, which does not tell the directories of layers", hint)
     return tuple(map(Path, paths))
 
 
@@ -404,7 +376,6 @@ def variables_file(context: LaunchContext) -> Path:
 
 
 def write_variables(image: ImageSpec, path: Path) -> None:
-    """Write them for --env-file; an argument would be visible to every user of the host."""
     if not image.environment:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,6 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
     named = environment.get("DOCKER_HOST", "")
     if named.startswith("unix://"):
         return Path(named.removeprefix("unix://"))
@@ -56,10 +55,7 @@ def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def call(method: str, path: str, body: JsonView | None = None) -> Any:
-    """Send one request and return the decoded answer.
-
-    Raises HostError with the engine's message.
-    """
+    """Send a request; return the decoded answer. Raises HostError with the engine's message."""
     connection = _UnixConnection(socket_of())
     try:
         text = None if body is None else json.dumps(body)
@@ -67,9 +63,8 @@ def call(method: str, path: str, body: JsonView | None = None) -> Any:
         answer = connection.getresponse()
         content, status = answer.read(), answer.status
     except (OSError, http.client.HTTPException) as error:
-        raise HostError(
-            f"Docker's API does not answer: {error}", "systemctl status docker"
-        ) from None
+        sentence = f"Docker's API does not answer: {error}"
+        raise HostError(sentence, "systemctl status docker") from None
     finally:
         connection.close()
     try:
@@ -78,10 +73,8 @@ def call(method: str, path: str, body: JsonView | None = None) -> Any:
         decoded = {}
     if status >= http.client.BAD_REQUEST:
         reason = decoded.get("message") if isinstance(decoded, dict) else None
-        raise HostError(
-            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}",
-            "docker info",
-        )
+        refusal = f"Docker's API refused {method} {path} ({status})"
+        raise HostError(f"{refusal}: {reason or 'no reason given'}", "docker info")
     return decoded
 
 
@@ -127,10 +120,7 @@ class DockerDriver(ClientDriver):
         return [self.program, "start", "--attach", "--interactive", context.name]
 
     def _put_into_layer(self, context: LaunchContext) -> None:
-        """Link the files into the container's writable layer, which is mounted at its start.
-
-        A link keeps the cache state of the file; `docker cp` would read and write every page.
-        """
+        """Link the files into the layer: `docker cp` would change the cache state of every page."""
         template = "{{.GraphDriver.Data.UpperDir}}"
         done = run([self.program, "inspect", "--format", template, context.name])
         upper = Path(done.stdout.strip())
@@ -151,10 +141,7 @@ class DockerFlagsDriver(DockerDriver):
         return cage_for_slice(cage)
 
     def own_cgroup(self, context: LaunchContext, /) -> Cgroup | None:
-        """Return the container's group: docker-ID.scope, or ID with Docker's driver cgroupfs.
-
-        Returns None before it exists.
-        """
+        """Return docker-ID.scope, or ID with the driver cgroupfs; None before it exists."""
         unified = context.cgroup.unified
         names = [path.name for path in unified.iterdir()] if unified else []
         return next((context.cgroup.child(one) for one in names if _CONTAINER.fullmatch(one)), None)
@@ -188,9 +175,6 @@ class DockerApiDriver(DockerFlagsDriver):
 
 
 def cage_for_slice(cage: Cage) -> Cage:
-    """Return the limits that Docker lacks: MemoryHigh, and swap without a memory limit.
-
-    Docker's --memory-reservation sets memory.low, which protects and does not limit.
-    """
+    """Return the limits that Docker lacks. Its --memory-reservation sets memory.low, no limit."""
     lacking = {"MemoryHigh"} | (set() if "MemoryMax" in cage.properties else {"MemorySwapMax"})
     return Cage(cage.name, {k: v for k, v in cage.properties.items() if k in lacking})

@@ -135,7 +135,6 @@ class Driver:
         return None
 
     def main_pid(self, _context: LaunchContext, client: int, /) -> int | None:
-        """Return the running workload's process id, for that of the start command."""
         return client
 
     def clear(self, _context: LaunchContext, /) -> None:
@@ -146,7 +145,6 @@ class ClientDriver(Driver):
     """A driver whose start command is a client that stays outside the slice."""
 
     def main_pid(self, context: LaunchContext, _client: int, /) -> int | None:
-        """Return the first process in the slice; None if the slice is empty."""
         return next((member.pid for member in context.processes.members()), None)
 
 

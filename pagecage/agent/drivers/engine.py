@@ -9,7 +9,7 @@ import re
 import shutil
 import tarfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pagecage.agent.settings import OF_OURS
@@ -33,15 +33,10 @@ _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 class ContainerEngine:
     """Docker or podman, used by its command line. Its facts are read once."""
 
-    def __init__(
-        self, program: str, systemd: Systemd, spool: Path, data_dir: Path, cgroup_driver: str
-    ) -> None:
-        self.program = program
-        self._cgroup_driver = cgroup_driver
-        self.data_dir = data_dir
+    def __init__(self, program: str, machine: ContainerEngines) -> None:
+        self.program, self.machine = program, machine
         self.undo = ExitStack()
         """Closed at the end of the session, to return the engine to its previous state."""
-        self._systemd, self._spool = systemd, spool
         self._facts: EngineFacts | None = None
 
     def run(self, *words: str, seconds: float | None = _ENGINE_SECONDS) -> Completed:
@@ -53,12 +48,12 @@ class ContainerEngine:
         if self._facts is None:
             if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
-                raise HostError(
-                    f"{self.program} is not installed on this host", f"apt-get install {package}"
-                )
+                reason = f"{self.program} is not installed on this host"
+                raise HostError(reason, f"apt-get install {package}")
             self._start()
             facts = self._read_facts()
-            if unfit := unfit_reason(facts, self._systemd.user, self._cgroup_driver):
+            machine = self.machine
+            if unfit := unfit_reason(facts, machine.systemd.user, machine.cgroup_driver):
                 raise HostError(*unfit)
             left = self.run("ps", "--all", "--quiet", "--filter", f"label={LABEL}", seconds=None)
             for name in left.stdout.split():  # by a killed agent
@@ -85,32 +80,26 @@ class ContainerEngine:
             found = []
         return dict(found[0]) if found else None
 
-    def remove_image(self, name: str) -> None:
-        self.run("image", "rm", "--force", name)
-
     def _idle_units(self) -> tuple[str, ...]:
-        """Return Docker's units that are inactive; none of them if the engine is running.
-
-        Without systemd an engine is started by hand.
-        """
+        """Return Docker's inactive units; none if the engine runs, or is started by hand."""
         if not find_tool("systemctl"):
             return ()
-        states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()
+        command = self.machine.systemd.systemctl("is-active", *_UNITS)
+        states = run(command, check=False).stdout.split()
         idle = tuple(unit for unit, state in zip(_UNITS, states, strict=False) if state != "active")
         return idle if "docker.service" in idle else ()
 
     def _start(self) -> None:
         if self.program != "docker" or self.has_running_daemon():
             return
-        stop = self._systemd.systemctl("stop", *self._idle_units())
+        systemctl = self.machine.systemd.systemctl
+        stop, start = systemctl("stop", *self._idle_units()), systemctl("start", "docker.service")
         self.undo.callback(run, stop, check=False, timeout_seconds=_START_SECONDS)
-        start = self._systemd.systemctl("start", "docker.service")
         done = run(start, check=False, timeout_seconds=_START_SECONDS)
         if not done.ok:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-            raise HostError(
-                f"the Docker engine cannot be started: {reason}", "systemctl status docker"
-            )
+            reason = f"the Docker engine cannot be started: {reason}"
+            raise HostError(reason, "systemctl status docker")
 
     def _read_facts(self) -> EngineFacts:
         is_docker = self.program == "docker"
@@ -120,23 +109,21 @@ class ContainerEngine:
             return (docker_facts if is_docker else podman_facts)(info)
         except (ValueError, LookupError, TypeError):
             reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-            raise HostError(
-                f"{self.program} does not answer: {reason}", f"{self.program} info"
-            ) from None
+            reason = f"{self.program} does not answer: {reason}"
+            raise HostError(reason, f"{self.program} info") from None
 
     def load_root(self) -> None:
         """Load the image with an empty root, in which the host's programs run, if it is missing."""
         if self.inspect_image(IMAGE) is not None:
             return
-        archive = self._spool / "image.tar"
+        archive = self.machine.spool / "image.tar"
         archive.write_bytes(empty_root())
         try:
             run([self.program, "import", archive, IMAGE], timeout_seconds=_ENGINE_SECONDS)
-            self.undo.callback(self.remove_image, IMAGE)
+            self.undo.callback(self.run, "image", "rm", "--force", IMAGE)
         except PagecageError as error:
-            raise HostError(
-                f"{self.program} cannot import the image: {error.message}", f"{self.program} info"
-            ) from None
+            reason = f"{self.program} cannot import the image: {error.message}"
+            raise HostError(reason, f"{self.program} info") from None
         finally:
             archive.unlink()
 
@@ -156,6 +143,7 @@ def empty_root(top: Path = Path("/")) -> bytes:
     return out.getvalue()
 
 
+@dataclass(frozen=True)
 class ContainerEngines:
     """The engines of one machine state, each created on first use.
 
@@ -163,18 +151,14 @@ class ContainerEngines:
     its containers' groups by the same (`native.cgroupdriver` of dockerd(8)).
     """
 
-    def __init__(
-        self, systemd: Systemd, spool: Path, data_dir: Path, cgroup_driver: str = "systemd"
-    ) -> None:
-        self._systemd, self._spool, self._data_dir = systemd, spool, data_dir
-        self._cgroup_driver = cgroup_driver
-        self._known: dict[str, ContainerEngine] = {}
+    systemd: Systemd
+    spool: Path
+    data_dir: Path
+    cgroup_driver: str = "systemd"
+    _known: dict[str, ContainerEngine] = field(default_factory=dict)
 
     def get(self, program: str) -> ContainerEngine:
-        engine = ContainerEngine(
-            program, self._systemd, self._spool, self._data_dir, self._cgroup_driver
-        )
-        return self._known.setdefault(program, engine)
+        return self._known.setdefault(program, ContainerEngine(program, self))
 
     def stop(self) -> None:
         for engine in self._known.values():
@@ -230,37 +214,24 @@ def podman_facts(info: JsonView) -> EngineFacts:
 def unfit_reason(
     facts: EngineFacts, user: bool, cgroup_driver: str = "systemd"
 ) -> tuple[str, str] | None:
-    """Return why the engine cannot run a trial, and the fix; None if it can.
-
-    `user` is True if trials run under a user's own systemd. `cgroup_driver` is the maker of the
-    trials' cgroups. In cgroup v1 a trial's limits on I/O would not hold for a container below it.
-    """
+    """Return why the engine cannot run a trial of a `user`'s or root's systemd, and the fix."""
     name = facts.engine
     if facts.cgroup_version != 2:
-        return (
-            f"{name} uses cgroup v1, where a trial's limits on I/O do not hold for its containers",
-            "use HOST=vm",
-        )
+        reason = "uses cgroup v1, where a trial's limits on I/O do not hold for its containers"
+        return f"{name} {reason}", "use HOST=vm"
     if facts.cgroup_driver != cgroup_driver:
-        return (
-            f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"
-            f" {cgroup_driver}, so none can contain its containers",
-            f'put {{"exec-opts": ["native.cgroupdriver={cgroup_driver}"]}} into'
-            " /etc/docker/daemon.json and restart it",
-        )
+        reason = f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"
+        setting = f'{{"exec-opts": ["native.cgroupdriver={cgroup_driver}"]}}'
+        hint = f"put {setting} into /etc/docker/daemon.json and restart it"
+        return f"{reason} {cgroup_driver}, so none can contain its containers", hint
     if facts.lacks_io:
         full_name = f"rootless {name}" if facts.rootless else name
-        return (
-            f"{full_name} has no io controller and discards limits on I/O with a warning",
-            delegation_command(os.getuid()) if facts.rootless else "use HOST=vm",
-        )
+        reason = f"{full_name} has no io controller and discards limits on I/O with a warning"
+        return reason, delegation_command(os.getuid()) if facts.rootless else "use HOST=vm"
     if facts.rootless != user:
         engine, manager = ("a user", "root's") if facts.rootless else ("root", "a user's")
-        reason = (
-            f"{name} runs as {engine}, so it cannot put a container into a slice of {manager}"
-            " systemd"
-        )
-        return reason, "run both as the same user"
+        reason = f"so it cannot put a container into a slice of {manager} systemd"
+        return f"{name} runs as {engine}, {reason}", "run both as the same user"
     return None
 
 
@@ -277,7 +248,7 @@ def keep_on_data_disk(engine: ContainerEngine) -> None:
     """
     if not OF_OURS.exists() or os.getuid() or engine.has_running_daemon():
         return
-    root, folder = _ROOTS[engine.program], engine.data_dir / _FOLDER / engine.program
+    root, folder = _ROOTS[engine.program], engine.machine.data_dir / _FOLDER / engine.program
     if os.path.ismount(root):
         return
     for path in (root, folder):

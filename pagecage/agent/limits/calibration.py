@@ -1,4 +1,4 @@
-"""Proof of a cage's limits by a program that tries to exceed them."""
+"""Proof of a cage's limits by programs that try to exceed them; simulated volumes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from pagecage.agent.drivers.driver import ExternalLimits, io_properties
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import CgroupMaker
@@ -31,20 +33,16 @@ from pagecage.model.cage import (
     split,
 )
 from pagecage.model.json_codec import Json, JsonView
+from pagecage.model.volume_model import volume_model
 from pagecage.process import Completed, find_tool, run
-from pagecage.units import MIB, kernel_page_bytes, page_floor_bytes
+from pagecage.units import KIB, MIB, kernel_page_bytes, page_floor_bytes
 
 Used = Mapping[str, float]
 
 
 @dataclass
 class LimitMeter:
-    """One bucket, the keys of io.stat that drain it, and the limits in force.
-
-    `counters` maps each systemd property that the meter sets to its io.stat key: two entries if
-    reads and writes share the limit. Without a burst the bucket has no capacity. `caps` are limits
-    by property.
-    """
+    """One bucket, and the limits by property that it sets: two if reads and writes share it."""
 
     kind: str
     counters: dict[str, str]
@@ -57,7 +55,6 @@ class LimitMeter:
         return self.bucket.rate > self.bucket.base
 
     def charge(self, moved: Mapping[str, float], seconds: float) -> None:
-        """Charge the I/O since the last call, by io.stat key."""
         used = {prop: moved.get(key, 0.0) for prop, key in self.counters.items()}
         self.bucket = self.bucket.after(sum(used.values()), seconds)
         self._recent.append((seconds, used))
@@ -75,7 +72,6 @@ class LimitMeter:
         )
 
     def wanted(self) -> dict[str, int]:
-        """Return the limit of each property to be set now."""
         cap = self.bucket.cap
         if not self._is_mixed:
             caps = dict.fromkeys(self.counters, cap)
@@ -115,7 +111,6 @@ def meters(cage: Cage) -> Iterator[LimitMeter]:
 
 
 def shares(cage: Cage, kind: str) -> bool:
-    """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
     caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
     return (
         bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
@@ -123,7 +118,6 @@ def shares(cage: Cage, kind: str) -> bool:
 
 
 def shares_all(cage: Cage) -> bool:
-    """Return whether the cage has I/O limits and reads and writes share all of them."""
     kinds = [
         kind
         for kind, properties in SHARED_PROPERTIES.items()
@@ -146,11 +140,8 @@ def _meter(
 SCRATCH = "calibration-scratch.bin"
 """The file that calibration writes."""
 _SECONDS = 2.0
-# blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
-_FIRST_SLICE_SECONDS = 0.1
-_GRACE = 1.03
-# fio's own start and the extents of its file, which the cgroup counts too
 _IOS_AROUND = 8
+"""I/Os of fio's start, and of the file system for its file, which are counted too."""
 DRIVEN_SHARE = 0.85
 """Below this share of the limit, the disk and not the limit was the bottleneck."""
 # property -> fio's pattern, block size and queue depth that exceed it.
@@ -170,11 +161,7 @@ _SPIN = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result for one limit. `observed` and `allowed` are in the property's own unit.
-
-    `held` is None if the load did not reach the limit or if a tool is missing; `error` is the
-    reason.
-    """
+    """Result for one limit in its unit; `held` is None if it was not reached, for `error`."""
 
     method: str
     seconds: float | None
@@ -203,10 +190,7 @@ class Calibrator:
         return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, JsonView]:
-        """Return a Calibration as JSON by property.
-
-        `read_from` is larger than a few seconds of the limit.
-        """
+        """Return a Calibration as JSON by property; `read_from` lasts for seconds at the limit."""
         key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
         if key not in self._known:
             found = {n: self._drive(n, cap, read_from) for n, cap in cage.properties.items()}
@@ -217,7 +201,13 @@ class Calibrator:
         if name in IO_MAX_KEY:
             scratch = self._data_dir / SCRATCH if self._data_dir else None
             target = read_from if "Read" in name else scratch
-            return self._drive_disk(name, cap, target) if target else None
+
+            def load(argv: list[str]) -> tuple[Completed, float | None]:
+                done, counters, _ = self._in_slice(name, cap, argv)
+                on_disk = (counters["io.stat"] or {}).get(self._disk.maj_min, {})
+                return done, on_disk.get(IO_STAT_KEY[name])
+
+            return _drive_disk(name, cap, target, load, _CGROUP) if target else None
         drive = {
             "MemoryMax": self._drive_memory,
             "MemoryHigh": self._drive_memory_high,
@@ -239,28 +229,6 @@ class Calibrator:
             with self._interruption.held():
                 self._maker.remove(unit)
 
-    def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
-        allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
-        method = fio_method(name)
-        if not find_tool("fio"):
-            return Calibration(method, None, allowed, None, None, "fio is not installed")
-        argv = fio_argv(name, target)
-        if "Write" in name:
-            run([*argv, "--create_only=1"], timeout_seconds=120)
-        done, counters, _ = self._in_slice(name, cap, argv)
-        on_disk = (counters["io.stat"] or {}).get(self._disk.maj_min, {})
-        counted = on_disk.get(IO_STAT_KEY[name])
-        try:
-            seconds = driven_seconds(done)
-        except HostError as error:
-            return Calibration(method, None, cap, None, None, error.message)
-        if counted is None or seconds <= 0:
-            reason = "the cgroup counted no I/O on the measured disk"
-            return Calibration(method, seconds, cap, None, None, reason)
-        around = _IOS_AROUND if "IOPS" in name else 0
-        allowed = cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE + around / seconds
-        return judge_driven(method, seconds, cap, allowed, counted / seconds, ("disk", "cap"))
-
     def _drive_memory(self, name: str, cap: int) -> Calibration:
         method = "fill anonymous memory past the limit"
         argv = [sys.executable, "-I", "-c", _FILL, str(cap + 32 * MIB)]
@@ -272,13 +240,7 @@ class Calibrator:
         return Calibration(method, seconds, limit, peak, held, None if held else error)
 
     def _drive_memory_high(self, name: str, cap: int) -> Calibration:
-        """Fill memory a little past the limit, together with Python itself.
-
-        The kernel throttles it, and kills nothing.
-
-        The further above the limit, the longer each sleep (calculate_high_delay, mm/memcontrol.c),
-        so that the load is stopped after some seconds.
-        """
+        """Fill memory a little past the limit: far past it, sleeps are long (memcontrol.c)."""
         method = "fill anonymous memory past the limit, which throttles"
         argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
         _, counters, seconds = self._in_slice(name, cap, argv)
@@ -298,44 +260,155 @@ class Calibrator:
         return Calibration("spin on every CPU", seconds, cap * 1.1, used, used <= cap * 1.1)
 
 
-def fio_method(name: str) -> str:
-    pattern, block, depth = _LOADS[name]
-    return f"fio direct {pattern} {block} qd{depth}"
+class _Enforcer(NamedTuple):
+    """The names of the driven and of its limit, and what may exceed the limit."""
+
+    driven: str
+    limit: str
+    silence: str
+    grace: float
+    first_slice_seconds: float = 0.0
+    bytes_around: int = 0
 
 
-def fio_argv(name: str, target: Path) -> list[str]:
-    """Return the command of that load, on a file that exists (reads) or is made (writes)."""
+# blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE).
+_CGROUP = _Enforcer("disk", "cap", "the cgroup counted no I/O on the measured disk", 1.03, 0.1)
+# The account is read after fio has ended, and the run time in it is that of fio's threads.
+_VOLUME = _Enforcer("volume", "limit", "the volume counted no I/O", 1.02, bytes_around=64 * KIB)
+
+
+def _drive_disk(
+    name: str,
+    cap: int,
+    target: Path,
+    drive: Callable[[list[str]], tuple[Completed, float | None]],
+    by: _Enforcer,
+) -> Calibration:
+    """Drive an I/O limit by fio; `drive` runs it and returns what was counted."""
     pattern, block, depth = _LOADS[name]
+    method = f"fio direct {pattern} {block} qd{depth}"
+    if not find_tool("fio"):
+        return Calibration(method, None, cap, None, None, "fio is not installed")
     load = [f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}"]
     how = ["--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={_SECONDS:g}"]
     guard = "--readonly" if "read" in pattern else "--size=64M"
-    return ["fio", "--name=calibrate", *load, *how, "--output-format=json", guard]
-
-
-def driven_seconds(done: Completed) -> float:
-    """Return how long fio drove the disk. Raises HostError if it failed."""
+    argv = ["fio", "--name=calibrate", *load, *how, "--output-format=json", guard]
+    if "Write" in name:
+        run([*argv, "--create_only=1"], timeout_seconds=120)
+    done, counted = drive(argv)
     try:
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-        return float(max(job["read"]["runtime"], job["write"]["runtime"]) / 1000)
+        seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
     except (ValueError, LookupError):
         reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-        raise HostError(f"fio failed: {reason}") from None
-
-
-def judge_driven(
-    method: str, seconds: float, cap: int, allowed: float, observed: float, of: tuple[str, str]
-) -> Calibration:
-    """Return the result of a driven limit; `of` names what was driven, and the limit."""
+        return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
+    if counted is None or seconds <= 0:
+        return Calibration(method, seconds, cap, None, None, by.silence)
+    around, observed = _IOS_AROUND if "IOPS" in name else by.bytes_around, counted / seconds
+    allowed = cap * (1 + by.first_slice_seconds / seconds) * by.grace + around / seconds
     if observed < DRIVEN_SHARE * cap:
-        reason = f"the {of[0]} reached only {observed / cap:.0%} of the {of[1]}"
+        reason = f"the {by.driven} reached only {observed / cap:.0%} of the {by.limit}"
         return Calibration(method, seconds, allowed, observed, None, reason)
     return Calibration(method, seconds, allowed, observed, observed <= allowed)
 
 
 def remove_scratch(data_dir: Path) -> None:
-    """Remove the file of write calibration. Raises PagecageError if that fails."""
     try:
         (data_dir / SCRATCH).unlink()
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             raise PagecageError(f"{error.filename} cannot be removed: {error.strerror}") from None
+
+
+ENFORCER = "volume"
+QEMU = "qemu"
+"""The path to the volume of a guest: QEMU is the client."""
+Command = Callable[[JsonView], Json]
+"""Sends a command to the server of the volume. Raises HostError if it is refused."""
+_NO_LIMIT = volume_model(Cage("", {}), 0)
+
+
+class SimulatedVolume:
+    """The volume of one trial, reached by `path`. Every method raises HostError if it is silent."""
+
+    def __init__(self, command: Command, path: JsonView | None = None) -> None:
+        self._command, self.path = command, path or {"kind": QEMU}
+
+    def free(self) -> None:
+        """Remove all limits and latencies, so that preparations take no longer than needed."""
+        self.configure(_NO_LIMIT)
+
+    def configure(self, model: JsonView) -> Json:
+        """Replace the model, with fresh credits and an empty account; return it as in force."""
+        answer = self._command({"configure": model})
+        return dict(answer["in_force"])
+
+    def account(self) -> Json:
+        """Return the account since the last `configure`."""
+        return self._command({"account": True})
+
+    def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
+        model = volume_model(cage, seed)
+        if path_us := self.path.get("latency_us"):
+            model["path_us"] = path_us
+        in_force = self.configure(model)
+        wrong = [key for key, value in model.items() if in_force.get(key) != value]
+        if wrong:
+            found = ", ".join(f"{key} = {in_force.get(key)}" for key in wrong)
+            raise HostError(f"the simulated volume holds another model: {found}")
+        return ExternalLimits(ENFORCER, io_properties(cage), in_force, self.path)
+
+
+def sound_account(volume: SimulatedVolume) -> Json:
+    """Return a volume's account. Raises HostError if its file failed, as on a full disk."""
+    account = volume.account()
+    if error := account["pcvolume"].get("last_error"):
+        reason = f"the file below the simulated volume failed: {error}"
+        raise HostError(reason, "free space on its disk, and run it again")
+    return account
+
+
+@dataclass
+class VolumeCalibrator:
+    """Calibrates volumes and remembers the results for a machine state."""
+
+    _known: dict[str, Json] = field(default_factory=dict)
+
+    def calibrate(
+        self, volume: SimulatedVolume, cage: Cage, read_from: Path | None, scratch: Path
+    ) -> Mapping[str, JsonView]:
+        """Return a Calibration as JSON by property; `scratch` is a file that may be written."""
+        model: Json = volume_model(cage, 0)  # the limits alone, with empty buckets
+        model |= {"read_latency": [], "write_latency": [], "restore": None, "events": []}
+        model["limits"] = [
+            {**limit, "credits": limit["credits"] and {**limit["credits"], "start": 0.0}}
+            for limit in model["limits"]
+        ]
+        key = json.dumps([model, sorted(cage.properties)], sort_keys=True)
+        if key not in self._known:
+            targets = {n: read_from if "Read" in n else scratch for n in cage.properties}
+            self._known[key] = {
+                name: vars(_drive_volume(volume, model, name, cage.properties[name], target))
+                for name, target in targets.items()
+                if target and name in IO_MAX_KEY
+            }
+        return self._known[key]
+
+
+def _drive_volume(
+    volume: SimulatedVolume, model: JsonView, name: str, cap: int, target: Path
+) -> Calibration:
+    unit = "operations" if "IOPS" in name else "bytes"
+    scopes = ("both", "read" if "Read" in name else "write")
+
+    def drive(argv: list[str]) -> tuple[Completed, float | None]:
+        volume.configure(model)
+        try:
+            done = run(argv, check=False, timeout_seconds=120)
+            limits = volume.account()["pcvolume"]["limits"]
+        finally:
+            volume.free()
+        used = [one["used"] for one in limits if one["unit"] == unit and one["scope"] in scopes]
+        return done, max(used, default=None)
+
+    return _drive_disk(name, cap, target, drive, _VOLUME)

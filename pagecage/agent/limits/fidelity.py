@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.agent.limits.calibration import meters, shares_all
 from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
@@ -22,6 +21,7 @@ from pagecage.model.cage import IO_MAX_KEY, Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.model.trial import Trial
+from pagecage.model.volume_model import volume_model
 from pagecage.units import KIB, MIB, format_bytes
 
 _SPARE_BYTES = 256 * MIB
@@ -31,10 +31,7 @@ SLOW = 1.5
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Fidelity in one `aspect`: `io_size`, `merged`, `combined` or `latency`.
-
-    `state` is `exact`, `stricter` or `looser` than at the provider, or `absent`.
-    """
+    """Fidelity in `io_size merged combined latency`: `exact stricter looser` or `absent`."""
 
     aspect: str
     state: str
@@ -44,32 +41,25 @@ class Fidelity:
 def count_as_provider(
     accounting: IoAccounting, disk: Disk, journal: QueueSettingsJournal, not_shared_reason: str = ""
 ) -> list[Fidelity]:
-    """Make the disk split requests at the provider's I/O size; return the fidelity of each aspect.
-
-    The caller restores the setting from the journal. `not_shared_reason` is empty if the trial's
-    io.max is divided between reads and writes.
-    """
-    found = []
-    if accounting.io_size_bytes:
-        found.append(_split_at(accounting.io_size_bytes // KIB, disk, journal))
+    """Split requests at the provider's size, which the caller restores; return the fidelity."""
+    found, settings = [], read_queue_settings(disk)
+    if wanted_kb := (accounting.io_size_bytes or 0) // KIB:
+        largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
+        try:
+            journal.set(disk, "max_sectors_kb", str(min(wanted_kb, largest)))
+            obstacle = f"the disk takes no more than {largest} KiB" if largest < wanted_kb else ""
+        except HostError as error:
+            obstacle = error.message
+        now, before = (
+            read_queue_settings(disk).get("max_sectors_kb"),
+            settings.get("max_sectors_kb"),
+        )
+        found.append(io_size(wanted_kb, int(now) if now else None, before, obstacle))
     if accounting.merged:
-        read_ahead_kb = read_queue_settings(disk).get("read_ahead_kb")
-        found.append(merged(accounting.io_size_bytes, read_ahead_kb))
+        found.append(merged(accounting.io_size_bytes, settings.get("read_ahead_kb")))
     if accounting.combined:
         found.append(combined(not_shared_reason))
     return found
-
-
-def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fidelity:
-    settings = read_queue_settings(disk)
-    largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
-    try:
-        journal.set(disk, "max_sectors_kb", str(min(wanted_kb, largest)))
-        obstacle = f"the disk takes no more than {largest} KiB" if largest < wanted_kb else ""
-    except HostError as error:
-        obstacle = error.message
-    now = read_queue_settings(disk).get("max_sectors_kb")
-    return io_size(wanted_kb, int(now) if now else None, settings.get("max_sectors_kb"), obstacle)
 
 
 def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle: str) -> Fidelity:
@@ -79,11 +69,8 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
         return Fidelity("io_size", "absent", reason)
     if now_kb == wanted_kb:
         was = "" if str(now_kb) == before_kb else f", which was {before_kb}"
-        reason = (
-            f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts as the"
-            " provider does"
-        )
-        return Fidelity("io_size", "exact", reason)
+        reason = f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts"
+        return Fidelity("io_size", "exact", f"{reason} as the provider does")
     here, there = -(-wanted_kb // now_kb), -(-now_kb // wanted_kb)
     state, effect = "looser", f"{now_kb} KiB count once here and {there} times at the provider"
     if now_kb < wanted_kb:
@@ -93,17 +80,11 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
 
 
 def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
-    """Return the fidelity to a provider that merges adjacent I/Os before it counts.
-
-    io.max does not merge, which affects sequential reads with a small read-ahead window.
-    """
+    """Return the fidelity to a provider that merges adjacent I/Os, which io.max does not."""
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
-        reason = (
-            "io.max counts before adjacent I/Os are merged, but read-ahead requests"
-            f" {read_ahead_kb} KiB at once"
-        )
-        return Fidelity("merged", "exact", reason)
+        reason = "io.max counts before adjacent I/Os are merged, but read-ahead requests"
+        return Fidelity("merged", "exact", f"{reason} {read_ahead_kb} KiB at once")
     reason = "the provider merges adjacent I/Os before it counts, io.max does not"
     if read_ahead_kb:
         reason += f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here"
@@ -114,48 +95,56 @@ def combined(not_shared_reason: str) -> Fidelity:
     if not_shared_reason:
         reason = "reads and writes share one limit at the provider; io.max allows each of them the"
         return Fidelity("combined", "looser", f"{reason} full limit ({not_shared_reason})")
-    reason = (
-        "reads and writes share one limit: io.max is divided between them by use, ten times a"
-        " second"
-    )
-    return Fidelity("combined", "exact", reason)
+    reason = "reads and writes share one limit: io.max is divided between them by use"
+    return Fidelity("combined", "exact", f"{reason}, ten times a second")
 
 
 def not_shared_reason(cage: Cage, facts: JsonView) -> str:
-    """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
     may_rewrite = may_rewrite_io_max(facts)
     return "" if may_rewrite else f"kernel {facts['kernel']} may hang when io.max is rewritten"
 
 
+def volume_fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
+    accounting, found = cage.accounting, []
+    if accounting and accounting.io_size_bytes:
+        reason = f"counts an I/O of more than {accounting.io_size_bytes // KIB} KiB as several"
+        found.append(Fidelity("io_size", "exact", f"the volume {reason}, as the provider does"))
+    if accounting and accounting.merged:
+        reason = "the volume merges adjacent I/Os before it counts them"
+        found.append(Fidelity("merged", "exact", reason))
+    if accounting and accounting.combined:
+        found.append(Fidelity("combined", "exact", "reads and writes share the volume's limits"))
+    model, path_us = volume_model(cage, 0), path.get("latency_us", 0.0)
+    if sizes := [*model["read_latency"], *model["write_latency"]]:
+        least_us = min(us for size in sizes for _, us in size["quantiles"])
+        state, reason = "exact", "each I/O takes a latency from the cage's distribution"
+        if path_us > least_us:
+            reason = f"the path to the volume alone takes {path_us:g} us, and the cage's lowest"
+            state, reason = "stricter", f"{reason} latency is {least_us:g} us"
+        found.append(Fidelity("latency", state, reason))
+    return found
+
+
 def latency_floor_us(cage: Cage) -> int | None:
-    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
 def no_floor_reason(
     trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")
 ) -> str:
-    """Return why no disk with a latency can be made for a trial; empty if it can.
-
-    The disk is in memory (null_blk), so memory must hold the files twice: on the disk and in the
-    page cache.
-    """
+    """Return why no disk with a latency can be made; it is in memory, like its cached pages."""
     if not trial.datasets:
-        return (
-            "the program's files are not made by pagecage, so they cannot be put on a disk made for"
-            " the trial"
-        )
+        reason = "the program's files are not made by pagecage, so they cannot be put on a disk"
+        return f"{reason} made for the trial"
     if not is_pagecage_guest:
         return "a disk with a latency is made only in a guest that pagecage made (HOST=vm)"
     available = parse_meminfo(read_text(meminfo) or "").get("MemAvailable", 0) * KIB
     wanted = 2 * trial.dataset_bytes + _SPARE_BYTES
     if available < wanted:
-        return (
-            f"a disk in memory would need {format_bytes(wanted)} of memory, and"
-            f" {format_bytes(available)} are available"
-        )
+        need, found = format_bytes(wanted), format_bytes(available)
+        return f"a disk in memory would need {need} of memory, and {found} are available"
     return ""
 
 
@@ -177,10 +166,8 @@ def latency(
     state = "looser" if different else "exact"
     if is_slow or (different and max(different) < made_us):
         state = "stricter"
-    reason = (
-        f"the disk made for the trial takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
-    )
-    return Fidelity("latency", state, reason)
+    reason = f"takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
+    return Fidelity("latency", state, f"the disk made for the trial {reason}")
 
 
 _PERIOD_SECONDS = 0.1
@@ -188,11 +175,10 @@ _MOST_REFUSED = 5
 
 
 def rewrites_io_max(cage: Cage, facts: JsonView) -> bool:
-    """Return whether the cage needs a controller and the kernel supports rewriting io.max."""
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
-class IoMaxController(Collector):
+class IoMaxController(ThreadCollector):
     """Enforces every meter of a cage from `start` to `stop`."""
 
     def __init__(
@@ -204,7 +190,7 @@ class IoMaxController(Collector):
         name: str = "credits",
     ) -> None:
         self.name, self._keeps_series = name, keeps_series
-        self._path = context.directory / f"{name}.jsonl"
+        super().__init__(context)
         if context.processes.cgroup is None:
             raise HostError("io.max belongs to a cgroup, and this trial has none", "use HOST=vm")
         self._cgroup, self._maj_min = context.processes.cgroup, context.disk.maj_min
@@ -214,20 +200,15 @@ class IoMaxController(Collector):
         self._buckets_json = [meter.to_json() for meter in self._meters]
         bursts = any(meter.bursts for meter in self._meters)
         self._subject = "burst credits" if bursts else "the split of a shared limit"
-        self._rows: list[Json] = []
         self._changes: list[dict[str, float]] = []
         self._overwritten = self._refused = 0
-        self._error: str | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
         self._read, self._since = self._counters(), time.monotonic()
         self._apply_limits()
-        self._thread.start()
+        super().start()
 
     def begin(self) -> None:
-        """Reset the buckets to the cage's levels: they refill while the scope starts."""
         with self._lock, self._ending_early():
             for meter, bucket in zip(self._meters, self._buckets_at_start, strict=True):
                 meter.bucket = bucket
@@ -241,17 +222,9 @@ class IoMaxController(Collector):
         except (OSError, ValueError, HostError) as error:
             self._error = f"{self._subject} ended early: {error}"
 
-    def wait_until_recording(self) -> None:
-        """Return at once: `start` has written the first limits."""
-
     def stop(self) -> CollectorResult:
         """Stop, and write one row per tick, with the credits and limits of each bucket."""
-        self._ending.set()
-        if self._thread.ident:
-            self._thread.join(5.0)
-        self._path.write_text(
-            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows)
-        )
+        self._write(5.0, is_compact=True)
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> Json:
@@ -268,17 +241,14 @@ class IoMaxController(Collector):
             next_at = max(next_at + _PERIOD_SECONDS, time.monotonic())
             self._ending.wait(max(0.0, next_at - time.monotonic()))
             with self._lock, self._ending_early():
-                self._tick()
-
-    def _tick(self) -> None:
-        read, now = self._counters(), time.monotonic()
-        for meter in self._meters:
-            keys = meter.counters.values()
-            moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in keys}
-            meter.charge(moved, now - self._since)
-        self._detect_foreign_writes()
-        self._read, self._since = read, now
-        self._apply_limits()
+                read, now = self._counters(), time.monotonic()
+                for meter in self._meters:
+                    keys = meter.counters.values()
+                    moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in keys}
+                    meter.charge(moved, now - self._since)
+                self._detect_foreign_writes()
+                self._read, self._since = read, now
+                self._apply_limits()
 
     def _counters(self) -> dict[str, int]:
         """io.stat of the cgroup for the disk; a disk that it has not touched has no line."""
@@ -305,7 +275,17 @@ class IoMaxController(Collector):
             changed |= {prop: cap for prop, cap in wanted.items() if cap != meter.caps.get(prop)}
             meter.caps = wanted
         if changed:
-            self._write(changed)
+            # systemd may rewrite the values before the read-back, when a scope starts in the slice.
+            try:
+                write_io_max(self._cgroup, self._maj_min, changed)
+                self._refused = 0
+                self._changes.append({"t": time.monotonic(), **changed})
+            except HostError:
+                self._refused += 1
+                if self._refused >= _MOST_REFUSED:
+                    raise
+                for meter in self._meters:
+                    meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
         if not self._keeps_series:
             return
         buckets = [
@@ -313,24 +293,6 @@ class IoMaxController(Collector):
             for meter in self._meters
         ]
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
-
-    def _write(self, changed: dict[str, int]) -> None:
-        """Write limits.
-
-        A write that does not read back is repeated at the next tick, up to _MOST_REFUSED times.
-        systemd may rewrite the slice's values between the write and the read-back, when a scope
-        starts in it.
-        """
-        try:
-            write_io_max(self._cgroup, self._maj_min, changed)
-            self._refused = 0
-            self._changes.append({"t": time.monotonic(), **changed})
-        except HostError:
-            self._refused += 1
-            if self._refused >= _MOST_REFUSED:
-                raise
-            for meter in self._meters:
-                meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
 
 
 def write_io_max(cgroup: Cgroup, maj_min: str, caps: dict[str, int]) -> None:

@@ -95,7 +95,6 @@ _EMPTY_SECONDS = 0.3
 @dataclass
 class _CommandObservation(ProgramObservation):
     def is_done(self, command: CommandSpec) -> bool:
-        """True if there is nothing to wait for."""
         if self.escaped or self.ready_at is not None:
             return True
         return self.exited_at is not None and not (command.serves and self.left_behind)
@@ -136,21 +135,17 @@ class CommandProgram:
         return ProgramFiles(files, self._disk(storage, files))
 
     def require_program(self, program: str, storage: Storage) -> None:
-        """Raise RequirementMissed if a shell in the command's directory would not find it."""
         directory = self.spec.directory or ""
         if not self.spec.is_literal:
             program = fill(program, command_places(self.run.request, storage.data_directory))
         if shutil.which(Path(directory, program) if "/" in program else program):
             return
-        is_guest = self.run.request.host == "vm"
-        where = "in the guest" if is_guest else "on this machine"
-        raise RequirementMissed.of(
-            Requirement.WORKLOAD,
-            f"there is no program {program!r} {where}",
-            "bring it along: --copy-program"
-            if is_guest
-            else "look whether its name is right and PATH has it",
-        )
+        is_guest, where = self.run.request.host == "vm", "on this machine"
+        hint = "look whether its name is right and PATH has it"
+        if is_guest:
+            where, hint = "in the guest", "bring it along: --copy-program"
+        reason = f"there is no program {program!r} {where}"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
 
     def _require_free_ports(self) -> None:
         """Refuse taken ports: another process would seem to serve, or the container not listen."""
@@ -160,11 +155,9 @@ class CommandProgram:
                 why = "so pagecage could not detect when the program serves"
                 if port != ready:
                     why = "and the container shares the host's network"
-                raise RequirementMissed.of(
-                    Requirement.PORT,
-                    f"port {port} is already taken by {listener(port)}, {why}",
-                    "end what listens there (ss -ltnp), or take another",
-                )
+                reason = f"port {port} is already taken by {listener(port)}, {why}"
+                hint = "end what listens there (ss -ltnp), or take another"
+                raise RequirementMissed.of(Requirement.PORT, reason, hint)
 
     def _disk(self, storage: Storage, files: tuple[Path, ...]) -> Disk:
         directory = self.spec.directory
@@ -172,11 +165,9 @@ class CommandProgram:
         if storage.data.kind == "volume" and storage.data.is_own:
             for file in files:
                 if file.stat().st_dev != storage.data_dir.stat().st_dev:
-                    raise RequirementMissed.of(
-                        Requirement.LOCAL_DISK,
-                        f"{file} is not on the simulated volume",
-                        "have it copied there: --copy, or a relative path for --cold",
-                    )
+                    reason = f"{file} is not on the simulated volume"
+                    hint = "have it copied there: --copy, or a relative path for --cold"
+                    raise RequirementMissed.of(Requirement.LOCAL_DISK, reason, hint)
         if storage.data.is_own or not paths:
             return storage.data.disk
         try:
@@ -188,11 +179,7 @@ class CommandProgram:
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
     ) -> Path | None:
-        """Return the file that calibration reads: the command's largest, or one of pagecage's.
-
-        None if the command's files lie on another disk and the largest is too small, or is to stay
-        in the page cache, from which fio drops a file that it opens.
-        """
+        """Return the largest file, or one of pagecage's; None if fio would uncache or outrun it."""
         if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
             return None
         largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
@@ -205,7 +192,6 @@ class CommandProgram:
         return None if self.trial.cache == "any" else largest
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
-        """Return a command with its places filled in; literal words have only disks' places."""
         storage = caged.storage
         if self.spec.is_literal:
             literal = disk_places(storage.folders)
@@ -219,7 +205,7 @@ class CommandProgram:
         return self.filled(caged, (own.program, *own.arguments))
 
     def measure(self, caged: Caged) -> Measured:
-        part, argv, spec = MeasuredPart(self.run, caged), self.argv(caged), self.spec
+        part, argv, spec = MeasuredPart(caged), self.argv(caged), self.spec
         self.run.keep("workload", argv=argv)
         part.before_launch()
         program = self.launch(caged, argv)
@@ -267,11 +253,7 @@ class CommandProgram:
         return ["env", *(f"--unset={name}" for name in _ELSEWHERE), f"HOME={home}"]
 
     def _evict(self, files: tuple[Path, ...]) -> int:
-        """Evict what the engine itself has read of cold files, and return these bytes.
-
-        An engine looks the user up in the image's /etc/passwd, and copies the image's files to a
-        new volume, while it makes the container.
-        """
+        """Evict what the engine read of cold files to make the container; return the bytes."""
         if self.spec.image is None or self.trial.cache != "cold":
             return 0
         found = {path: count for path in files if (count := resident_bytes(path))}
@@ -332,19 +314,15 @@ class CommandProgram:
 
 
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
-    """Return the directories of the layers, and the paths that are mounted."""
     if storage.data.is_own:
         kind = storage.data.kind
-        raise RequirementMissed.of(
-            Requirement.STORAGE,
-            f"the layers of an image cannot lie on a disk made for the trial ({kind})",
-            "use --host vm, or --enforced-by cgroup",
-        )
+        reason = f"the layers of an image cannot lie on a disk made for the trial ({kind})"
+        hint = "use --host vm, or --enforced-by cgroup"
+        raise RequirementMissed.of(Requirement.STORAGE, reason, hint)
     mounts = mounted_paths(image)
     if missing := [path for path in mounts if not path.exists()]:
-        raise RequirementMissed.of(
-            Requirement.DATA, f"--volume: {missing[0]} does not exist", f"ls -d {missing[0]}"
-        )
+        reason = f"--volume: {missing[0]} does not exist"
+        raise RequirementMissed.of(Requirement.DATA, reason, f"ls -d {missing[0]}")
     return (*storage.layers, *mounts)
 
 

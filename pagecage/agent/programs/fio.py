@@ -34,9 +34,8 @@ class FioProgram(ReportingProgram):
         """Write the job file; return the command. Raises RequirementMissed without its engine."""
         options = fill_all(self.trial.workload.arguments, self.places(caged), caged.files)
         if reason := missing_engine(options):
-            raise RequirementMissed.of(
-                Requirement.WORKLOAD, reason, "ansible/site.yml installs fio"
-            )
+            hint = "ansible/site.yml installs fio"
+            raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
         directory = self.run.directory
         return fio_command(
             job_text(caged.files, options, directory, self.trial.max_seconds), directory
@@ -51,43 +50,32 @@ class FioProgram(ReportingProgram):
         return is_done
 
     def take_report(self, process: HandshakeProcess) -> None:
-        """Use fio's JSON in place of an `end` line, and keep its files as traces."""
         run, directory = self.run, self.run.directory
         report = read_report(directory)
-        process.end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
-        run.keep("workload", end=process.end)
+        end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
+        process.conversation.end = end
+        run.keep("workload", end=end)
         status, reason = ("ok", None) if report else ("failed", "it left no JSON")
         files = tuple(sorted(directory.glob("fio*")))
         run.collected["fio"] = CollectorResult(status, reason, files=files)
 
 
 def options_of(arguments: Iterable[str]) -> dict[str, str]:
-    """Job options by name; the last of equals counts, as in fio."""
     return {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
 
 
 def job_text(
     files: Sequence[Path], options: Sequence[str], directory: Path, max_seconds: float | None
 ) -> str:
-    """The job file.
-
-    `invalidate=0`: by default fio drops the files from the page cache when it begins, and with them
-    the cache state that was reached and proven. `group_reporting` is left out, so that each job's
-    figures stand for themselves.
-    """
+    """Return the job. `invalidate=0` keeps the proven cache state, which fio drops by default."""
     names = ":".join(str(path).replace(":", "\\:") for path in files)
     logs = directory / "fio"
     lines = [
-        "[global]",
-        f"filename={names}",
-        "invalidate=0",
-        f"write_bw_log={logs}",
-        f"write_lat_log={logs}",
-        f"log_avg_msec={_LOG_EVERY_MS}",
+        *("[global]", f"filename={names}", "invalidate=0"),
+        *(f"write_bw_log={logs}", f"write_lat_log={logs}", f"log_avg_msec={_LOG_EVERY_MS}"),
         "per_job_logs=0",
         *([f"runtime={max_seconds:g}"] if max_seconds is not None else []),
-        "[trial]",
-        *options,
+        *("[trial]", *options),
     ]
     return "\n".join(lines) + "\n"
 
@@ -100,7 +88,6 @@ def fio_command(job: str, directory: Path) -> list[str]:
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
-    """Return why fio cannot run the job: it is missing, or lacks the engine. None if it can."""
     if not find_tool("fio"):
         return "fio is not installed"
     engine = options_of(options).get("ioengine", "psync")
@@ -148,21 +135,24 @@ def end_of(report: JsonView, arguments: Iterable[str], size_bytes: int) -> Json:
         "covered_fraction": times if alone else None,
         "checksum": None,
         "checksum_ok": None,
-        "threads": [
-            {"major_faults": job.get("majf"), "minor_faults": job.get("minf")} for job in jobs
+        "threads": [{"major_faults": a.get("majf"), "minor_faults": a.get("minf")} for a in jobs],
+        "jobs": [
+            {
+                "name": job["jobname"],
+                "bytes": job["read"]["io_bytes"],
+                "reads": job["read"]["total_ios"],
+                "seconds": job["read"]["runtime"] / 1000,
+                "error": job.get("error"),
+            }
+            for job in jobs
         ],
-        "jobs": [_job(job) for job in jobs],
         "refused": f"the engine is {refusal} here" if refusal else None,
         "response": _responses(reads, seconds, count, total, None if alone else times),
     }
 
 
 def may_overlap(arguments: Iterable[str]) -> bool:
-    """Return whether jobs may read bytes twice: several jobs without separate parts, or loops.
-
-    With mmap there are no separate parts: fio 3.33 and 3.39 map the file from its beginning and
-    ignore the offset, as the resident pages show.
-    """
+    """Return whether jobs may read bytes twice; with mmap fio 3.33 and 3.39 ignore the offset."""
     options = options_of(arguments)
     parts = "offset_increment" in options and options.get("ioengine") != "mmap"
     several = int(options.get("numjobs", "1")) > 1 and not parts
@@ -172,17 +162,6 @@ def may_overlap(arguments: Iterable[str]) -> bool:
         or int(options.get("loops", "1")) > 1
         or "norandommap" in options
     )
-
-
-def _job(job: JsonView) -> Json:
-    read = job["read"]
-    return {
-        "name": job["jobname"],
-        "bytes": read["io_bytes"],
-        "reads": read["total_ios"],
-        "seconds": read["runtime"] / 1000,
-        "error": job.get("error"),
-    }
 
 
 def _responses(

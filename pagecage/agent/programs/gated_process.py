@@ -32,7 +32,6 @@ class StderrTail:
             self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
 
     def lines(self) -> list[str]:
-        """Return the lines without surrounding white space; the first may be cut off."""
         with self._lock:
             return self._bytes.decode(errors="replace").strip().splitlines()
 
@@ -56,11 +55,7 @@ class TailedProcess:
         self.threads[-1].start()
 
     def end_process(self, complaint: bytes) -> int:
-        """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
-
-        Return the exit status (negative: ended by that signal). A process that had to be killed
-        gets the complaint as its last line.
-        """
+        """Wait 10 s, then kill with `complaint` as last line; return the status (-n: signal n)."""
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
@@ -72,9 +67,6 @@ class TailedProcess:
         for thread in self.threads:
             thread.join(_JOIN_SECONDS)
         return status
-
-    def last_line(self) -> str | None:
-        return self.tail.last_line()
 
 
 Sink = Callable[[str, bytes], None]
@@ -93,7 +85,6 @@ _LONGEST_LINE_BYTES = 1 << 16
 
 
 def gated(argv: Sequence[str]) -> list[str]:
-    """Return the command that waits at the gate and then execs `argv`."""
     return ["sh", "-c", GATE, "sh", *argv]
 
 
@@ -150,7 +141,6 @@ class GatedProcess(TailedProcess):
 
     @property
     def is_over(self) -> bool:
-        """True if the program needs no more input."""
         return self._is_finishing or self.exits_within(0)
 
     def drain_output(self) -> None:
@@ -159,7 +149,6 @@ class GatedProcess(TailedProcess):
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
-        """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
         status = self.end_process(b"it did not end when it was asked to\n")
         self._close_input()
@@ -174,9 +163,6 @@ class GatedProcess(TailedProcess):
             return None
         hashed = {"hashed_bytes": self._hashed_bytes, "sha256": self._digest.hexdigest()}
         return {"bytes": self._output_bytes, **hashed}
-
-    def stderr_lines(self) -> list[str]:
-        return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
         rest, whole = b"", list[bytes]()

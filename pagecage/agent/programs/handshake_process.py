@@ -6,7 +6,7 @@ import json
 import math
 import queue
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
@@ -40,10 +40,8 @@ def parse_message(line: bytes) -> Json:
         raise HandshakeBreach(f"it printed a line that is not a JSON object: {shown}")
     kind = message.get("type")
     if kind not in _TYPES:
-        raise HandshakeBreach(
-            f"it printed a message of type {_cut(repr(kind))}, and the handshake has only"
-            f" {', '.join(_TYPES)}"
-        )
+        reason = f"it printed a message of type {_cut(repr(kind))}, and the handshake has only"
+        raise HandshakeBreach(f"{reason} {', '.join(_TYPES)}")
     return message
 
 
@@ -57,13 +55,21 @@ class Conversation:
         self.is_going = False
         self._seen: set[str] = set()
 
-    def has(self, kinds: Iterable[str]) -> bool:
-        return not self._seen.isdisjoint(kinds)
+    @property
+    def has_ended(self) -> bool:
+        return "end" in self._seen
 
     def take(self, message: JsonView) -> None:
         """Add a message. Raises HandshakeBreach if its place or one of its keys is wrong."""
         kind = message["type"]
-        self._check_place(kind)
+        faults = {
+            "twice": kind in self._seen - {"sample"},
+            "after `end`": "end" in self._seen,
+            "before `ready`": kind != "ready" and "ready" not in self._seen,
+            "without waiting for `go`": kind != "ready" and not self.is_going,
+        }
+        if fault := next((fault for fault, is_so in faults.items() if is_so), None):
+            raise HandshakeBreach(f"it printed `{kind}` {fault}")
         content = {key: value for key, value in message.items() if key != "type"}
         if kind == "ready":
             _check_ready(content)
@@ -74,16 +80,6 @@ class Conversation:
             _check_end(content)
             self.end = content
         self._seen.add(kind)
-
-    def _check_place(self, kind: str) -> None:
-        if kind in self._seen - {"sample"}:
-            raise HandshakeBreach(f"it printed `{kind}` twice")
-        if "end" in self._seen:
-            raise HandshakeBreach(f"it printed `{kind}` after `end`")
-        if kind != "ready" and "ready" not in self._seen:
-            raise HandshakeBreach(f"it printed `{kind}` before `ready`")
-        if kind != "ready" and not self.is_going:
-            raise HandshakeBreach(f"it printed `{kind}` without waiting for `go`")
 
 
 def _check_ready(content: JsonView) -> None:
@@ -135,37 +131,21 @@ def _cut(text: str) -> str:
 class HandshakeProcess(TailedProcess):
     """One workload process. Threads read its output, so that every wait has a deadline.
 
-    Without a handshake the input is closed at once, and only the end of the output is kept.
+    Without a handshake the input is closed at once, and only the end of the output is kept; the
+    `end` of the conversation is then a report that was read elsewhere.
     `breach` is the first line that broke the protocol; nothing that follows it is kept.
     """
 
     def __init__(self, argv: Sequence[str], *, has_handshake: bool = True) -> None:
         super().__init__(argv)
         self.breach: HandshakeBreach | None = None
-        self._conversation = Conversation()
+        self.conversation = Conversation()
         self._has_handshake = has_handshake
         self._lines: queue.Queue[Json | HandshakeBreach | None] = queue.Queue()
         self.start_thread(self._read_stdout, self.process.stdout)
         self.start_thread(self._read_stderr, self.process.stderr)
         if not has_handshake:
             self._send(b"", close=True)
-
-    @property
-    def samples(self) -> list[Json]:
-        return self._conversation.samples
-
-    @property
-    def end(self) -> Json:
-        """The content of `end`, or of a report read elsewhere; empty without it."""
-        return self._conversation.end
-
-    @end.setter
-    def end(self, report: Json) -> None:
-        self._conversation.end = report
-
-    @property
-    def has_ended(self) -> bool:
-        return self._conversation.has(("end",))
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
         """Read messages up to one of these types; False at the end, a breach, or `deadline`."""
@@ -181,7 +161,6 @@ class HandshakeProcess(TailedProcess):
         return False
 
     def is_waiting(self) -> bool:
-        """Return whether the workload kept silent since `ready`, as it must until `go`."""
         self._take_rest()
         return self.breach is None
 
@@ -197,13 +176,8 @@ class HandshakeProcess(TailedProcess):
     def has_exited(self) -> bool:
         return self.process.poll() is not None
 
-    @property
-    def evicted_bytes(self) -> int:
-        """Bytes that the workload reports to have dropped from the page cache before `ready`."""
-        return int(self._conversation.ready.get("evicted_bytes", 0))
-
     def go(self) -> None:
-        self._conversation.is_going = True
+        self.conversation.is_going = True
         self._send(b"go\n")
 
     def finish(self) -> int:
@@ -214,12 +188,11 @@ class HandshakeProcess(TailedProcess):
         return status
 
     def _take(self, line: Json | HandshakeBreach) -> bool:
-        """Keep a message; return False if it, or one before it, breaks the protocol."""
         try:
             if isinstance(line, HandshakeBreach):
                 raise line
             if self.breach is None:
-                self._conversation.take(line)
+                self.conversation.take(line)
         except HandshakeBreach as breach:
             self.breach = self.breach or breach
         return self.breach is None
@@ -234,10 +207,7 @@ class HandshakeProcess(TailedProcess):
                 self._take(line)
 
     def _read_stdout(self, pipe: IO[bytes]) -> None:
-        """Read to the end of output, so that the workload never blocks; keep it up to a breach.
-
-        A last line without newline is dropped: a process that is killed may leave a part of one.
-        """
+        """Read to the end, so that the workload never blocks; drop a last line without newline."""
         is_kept = self._has_handshake
         for line in _lines_of(pipe):
             is_whole = line.endswith(b"\n") or len(line) == LONGEST_LINE_BYTES

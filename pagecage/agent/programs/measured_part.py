@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.caging import Caged
-from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess, TailedProcess
-from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared
 from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
@@ -43,8 +42,9 @@ shrink_inactive_list)."""
 class CacheChecks:
     """The checks of one trial's cache; none for state `any`, or without files."""
 
-    def __init__(self, run: TrialRun, caged: Caged) -> None:
+    def __init__(self, caged: Caged) -> None:
         self.found = dict(caged.cache)
+        run = caged.run
         self._run, self._caged = run, caged
         self._is_wanted = bool(caged.files) and run.trial.cache != "any"
         self._at_start: tuple[tuple[int, int], ...] = ()
@@ -67,14 +67,12 @@ class CacheChecks:
             self._keep(go=start)
 
     def at_go(self, evicted_bytes: int = 0) -> None:
-        """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
             go = self._check(sum(map(resident_bytes, self._caged.files)))
             self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
             self._require()
 
     def at_end(self, interval: MeasuredInterval) -> None:
-        """Check after the measured part; `confirmed` judges it."""
         if not self._is_wanted:
             return
         resident = tuple(map(resident_bytes, self._caged.files))
@@ -83,7 +81,14 @@ class CacheChecks:
         came = sum(max(0, now - then) for now, (then, _) in pairs)
         read = (end["read_bytes"] or 0) - (self.found["start"]["read_bytes"] or 0)
         if came - read > tolerance_bytes(self.found["file_bytes"]):
-            came = self._came_from_disk()
+            # Not from the disk come pages on their way (io.stat counts later), what a file holds
+            # without it (holes, preallocated or compressed extents), and a file that was written
+            # meanwhile.
+            came = 0
+            for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
+                with suppress(OSError):  # gone meanwhile, or not readable
+                    if _modified_ns(path) == modified_ns:
+                        came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
         begin = interval.start_monotonic_seconds
         rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
         pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
@@ -95,10 +100,7 @@ class CacheChecks:
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> Json:
-        """Return a check of the cache (record_sections.CacheCheck).
-
-        The trial's counters are read after the residency, so that they cover all resident pages.
-        """
+        """Return a CacheCheck; its counters are read after the residency, to cover all pages."""
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
         cgroup, found = processes.cgroup, {}
         if cgroup is not None:
@@ -116,20 +118,6 @@ class CacheChecks:
             "limit_hits": events.get("max"),
         }
 
-    def _came_from_disk(self) -> int:
-        """Return the bytes that entered the page cache since the start and must come from the disk.
-
-        Left out are pages on their way, since io.stat counts a request when it leaves the cap; what
-        a file holds without the disk (holes, preallocated or compressed extents); and a file that
-        was written meanwhile.
-        """
-        came = 0
-        for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
-            with suppress(OSError):  # gone meanwhile, or not readable
-                if _modified_ns(path) == modified_ns:
-                    came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
-        return came
-
 
 def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
     """Return `not_prepared` if another process filled or emptied the cache behind an answer."""
@@ -140,7 +128,6 @@ def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
 
 
 def _modified_ns(path: Path) -> int:
-    """Return the modification time in ns since 1970, or -1 if the file is gone."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -172,12 +159,10 @@ def _drop_metadata(conditions: Collection[str], caged: Caged) -> str:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RequirementMissed.of(
-            Requirement.METADATA,
-            f"directory entries and inodes cannot be dropped: {error.filename or DROP}:"
-            f" {error.strerror}",
-            "run as root or in the guest (HOST=vm), or leave out cold-metadata",
-        ) from None
+        place = f"{error.filename or DROP}: {error.strerror}"
+        reason = f"directory entries and inodes cannot be dropped: {place}"
+        hint = "run as root or in the guest (HOST=vm), or leave out cold-metadata"
+        raise RequirementMissed.of(Requirement.METADATA, reason, hint) from None
     return "cold" if caged.disk.filesystem in _KNOWN else "unknown"
 
 
@@ -216,7 +201,6 @@ class ProgramObservation:
             self.escaped = processes.outside(program.main_pid)
 
     def kill_escaped(self) -> None:
-        """Kill the processes that left the cage: stopping the slice does not end them."""
         for member in self.escaped:
             with suppress(OSError):
                 os.kill(member.pid, signal.SIGKILL)
@@ -243,7 +227,7 @@ def exit_to_json(
     return {
         "status": status,
         "oom_kill": processes.oom_kills(),
-        "stderr_tail": program.stderr_lines()[-STDERR_LINES:],
+        "stderr_tail": program.tail.lines()[-STDERR_LINES:],
         "ended_by_itself": ended_by_itself,
         "left_behind": list(map(vars, left_behind)),
         "escaped": list(map(vars, escaped)),
@@ -251,15 +235,12 @@ def exit_to_json(
 
 
 def describe_status(status: int) -> str:
-    """Return an exit status in words; a negative one is the signal that ended the program."""
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
 def describe_escaped(process: JsonView) -> str:
-    return (
-        f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
-        " hold"
-    )
+    place = process["cgroup"]
+    return f"{name_process(process)} left the cage for {place}, where its limits do not hold"
 
 
 def name_process(process: JsonView) -> str:
@@ -274,14 +255,14 @@ class MeasuredPart:
     and `cache` the checks of the page cache.
     """
 
-    def __init__(self, run: TrialRun, caged: Caged, *, is_whole_life: bool = False) -> None:
-        self._run, self._caged, self._is_whole_life = run, caged, is_whole_life
+    def __init__(self, caged: Caged, *, is_whole_life: bool = False) -> None:
+        self._run, self._caged, self._is_whole_life = caged.run, caged, is_whole_life
         self._processes, self._limits = caged.context.processes, caged.limits
-        self._checks = CacheChecks(run, caged)
+        self._checks = CacheChecks(caged)
         self._launched_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._launched = time.monotonic()
         self._wall = self.began_at = 0.0
-        self.deadline = self._launched + run.trial.timeout_seconds
+        self.deadline = self._launched + caged.run.trial.timeout_seconds
         self.start_seconds: float | None = None
         self.interval: MeasuredInterval | None = None
         self.counters: Json = {}
@@ -302,7 +283,6 @@ class MeasuredPart:
         self.read_before()
 
     def confirm_at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Read the driver's limits back and check the cache. Raises as `at_gate`."""
         self.start_seconds = time.monotonic() - self._launched
         self._limits.confirm(self._caged.context, is_over)
         self.require_member(is_over)
@@ -317,16 +297,11 @@ class MeasuredPart:
         left = [stray for member in found for stray in self._processes.outside(member.pid)]
         if (left or not found) and not is_over():
             place = f", but in {left[0].cgroup}" if left else ""
-            raise NotPrepared(
-                f"the workload is not in its cage{place}, so its limits do not hold it"
-            )
+            reason = f"the workload is not in its cage{place}, so its limits do not hold it"
+            raise NotPrepared(reason)
 
     def read_before(self) -> None:
-        """Drop metadata if the trial wants it, renew the burst credits and read the counters.
-
-        This is the last step before the measured part. Raises RequirementMissed if a limit is not
-        what it was, or if metadata cannot be dropped.
-        """
+        """Drop metadata, renew credits, read counters right before `go`. May raise as at_gate()."""
         caged, conditions = self._caged, self._run.trial.conditions
         self._run.keep("cache", metadata=_drop_metadata(conditions, caged))
         self._limits.require_unchanged(caged.context, rewrites_io_max=bool(caged.controllers))
@@ -374,7 +349,7 @@ class MeasuredPart:
             self.counters,
             {},
             found,
-            process.last_line(),
+            process.tail.last_line(),
             self.start_seconds,
             is_timed_out,
             response or {},
@@ -382,7 +357,21 @@ class MeasuredPart:
         )
 
     def _read_counters(self, moment: str) -> None:
-        self.counters[moment] = _all_counters(self._caged.context)
+        context = self._caged.context
+        disk, *others = (
+            {
+                "device": procfs.read_device(disk.maj_min),
+                "lower_device": block_device.read_lower_device(disk),
+            }
+            for disk in (context.disk, *context.disks.values())
+        )
+        self.counters[moment] = {
+            **context.processes.counters(),
+            **disk,
+            "host": procfs.read_host(),
+            "agent": {"cpu_usec": round(1e6 * time.process_time())},
+            **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
+        }
         self._run.keep("counters", **{moment: self.counters[moment]})
 
     def _keep_settings(self, moment: str) -> None:
@@ -392,20 +381,3 @@ class MeasuredPart:
         for member in self._processes.members()[:1]:
             found |= process_settings(member.pid)
         self._run.keep("machine", **{moment: found})
-
-
-def _all_counters(context: LaunchContext) -> Json:
-    disk, *others = (
-        {
-            "device": procfs.read_device(disk.maj_min),
-            "lower_device": block_device.read_lower_device(disk),
-        }
-        for disk in (context.disk, *context.disks.values())
-    )
-    return {
-        **context.processes.counters(),
-        **disk,
-        "host": procfs.read_host(),
-        "agent": {"cpu_usec": round(1e6 * time.process_time())},
-        **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
-    }

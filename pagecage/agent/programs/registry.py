@@ -28,15 +28,14 @@ class Program(Protocol):
         """Check that the program can run here and find its files. Raises RequirementMissed."""
 
     def calibration_file(
-        self, storage: Storage, files: ProgramFiles, slice_cage: Cage
+        self, storage: Storage, files: ProgramFiles, slice_cage: Cage, /
     ) -> Path | None:
         """Return the file that calibration reads, or None if no file is fit for it."""
 
     def measure(self, caged: Caged) -> Measured:
-        """Start the workload, measure it and end it. Raises RequirementMissed or NotPrepared."""
+        """Start, measure and end the workload. Raises RequirementMissed or NotPrepared."""
 
-    def judge(self, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
+    def judge(self, measured: Measured) -> Ending: ...
 
 
 PROGRAMS: Mapping[str, type[CommandProgram | ReportingProgram]] = {

@@ -84,7 +84,6 @@ def _with(last_line: str | None, sentence: str) -> str:
 
 
 def split_cpus(cpus: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the CPUs of the server, and the last one for the load; a single one is shared."""
     ordered = tuple(sorted(cpus))
     return ordered[:-1] or ordered, ordered[-1:]
 
@@ -103,7 +102,6 @@ def _pin(pids: Iterable[int], cpus: Iterable[int]) -> str | None:
 
 
 def _cpus_of(pid: int) -> list[int]:
-    """Return the CPUs on which a process may run; empty if it has ended."""
     try:
         return sorted(os.sched_getaffinity(pid))
     except OSError:
@@ -120,7 +118,6 @@ class LoadOutput:
         self.total_bytes = 0
 
     def add(self, stream: str, piece: bytes) -> None:
-        """Append a piece of output, unless it is standard error, and drop the oldest."""
         if stream != "stdout":
             return
         with self._lock:
@@ -136,11 +133,7 @@ class LoadOutput:
 
 
 class _LoadProcess(GatedProcess):
-    """One run of the load, supervised so that none of its processes survives it.
-
-    The supervisor is outside the trial's slice, as a trial's without cgroups is, and it reports the
-    CPU time of the load's processes.
-    """
+    """A run of the load under a supervisor outside the slice, which reports its CPU time."""
 
     def __init__(
         self, program: ServiceProgram, caged: Caged, argv: Iterable[str], name: str
@@ -175,13 +168,12 @@ class _LoadProcess(GatedProcess):
                 "status": status,
                 "user_seconds": used.user_seconds if used else None,
                 "system_seconds": used.system_seconds if used else None,
-                "stderr_tail": self.stderr_lines()[-STDERR_LINES:],
+                "stderr_tail": self.tail.lines()[-STDERR_LINES:],
                 "output_bytes": self.output.total_bytes,
             }
         return self._end
 
     def kill(self, signal_name: str = "KILL") -> Json:
-        """Send a signal to every process of the load that has not ended, and return its end."""
         if not self._end:
             self._processes.signal(signal_name)
         return self.await_end()
@@ -302,7 +294,6 @@ class _ServiceRun:
         return False
 
     def _wait(self, ends_within: Callable[[float], bool], until: float) -> bool:
-        """Wait for an end. Returns False at `until`, and when the server has gone."""
         until = min(until, self._part.deadline)
         while (left := until - time.monotonic()) > 0:
             if ends_within(min(left, 0.2)):
@@ -347,7 +338,7 @@ class ServiceProgram(CommandProgram):
         self.run.keep("load", **values)
 
     def measure(self, caged: Caged) -> Measured:
-        part, argv = MeasuredPart(self.run, caged), self.argv(caged)
+        part, argv = MeasuredPart(caged), self.argv(caged)
         load_argv, cpus = self.filled(caged, self.service.load), os.sched_getaffinity(0)
         self.run.keep("workload", argv=argv)
         self.keep(argv=load_argv)
@@ -358,7 +349,15 @@ class ServiceProgram(CommandProgram):
             if server.wait_at_gate(part.deadline):
                 server.follow(caged.driver.main_pid(caged.context, server.process.pid))
                 part.confirm_at_gate(lambda: server.process.poll() is not None)
-                load_cpus = self._pin_server(caged, server, cpus)
+                of_server, of_load = split_cpus(cpus)
+                is_apart, note = of_server != of_load, None
+                if not is_apart:
+                    note = "the host has one CPU, which server and load share"
+                else:
+                    pids = [member.pid for member in caged.context.processes.members()]
+                    note = _pin(pids, of_server)
+                self.keep(server_cpus=_cpus_of(server.main_pid), cpu_note=note)
+                load_cpus = of_load if is_apart else ()
                 driven = _ServiceRun(self, caged, part, server, load_argv, load_cpus)
                 seen = driven.seen
                 driven.drive()
@@ -367,20 +366,6 @@ class ServiceProgram(CommandProgram):
         is_timed_out = seen is not None and seen.is_timed_out
         response = self._responses(part, seen) if seen else {}
         return part.measured(server, found, is_timed_out=is_timed_out, response=response)
-
-    def _pin_server(
-        self, caged: Caged, server: GatedProcess, cpus: Iterable[int]
-    ) -> Collection[int]:
-        """Keep the server off the load's CPU; return that, none if there is only one."""
-        of_server, of_load = split_cpus(cpus)
-        is_apart, note = of_server != of_load, None
-        if not is_apart:
-            note = "the host has one CPU, which server and load share"
-        else:
-            pids = [member.pid for member in caged.context.processes.members()]
-            note = _pin(pids, of_server)
-        self.keep(server_cpus=_cpus_of(server.main_pid), cpu_note=note)
-        return of_load if is_apart else ()
 
     def _responses(self, part: MeasuredPart, seen: _ServiceObservation) -> dict[str, float | None]:
         metrics: Mapping[str, float | None] = dict.fromkeys(self.service.metrics)
@@ -408,11 +393,7 @@ class ServiceProgram(CommandProgram):
     def _end_server(
         self, caged: Caged, server: GatedProcess, seen: _ServiceObservation | None
     ) -> Json:
-        """End the server as systemd does with `KillMode=mixed`; return the record's `exit`.
-
-        Its first process gets the signal; the others are left to it, and get SIGTERM after its end,
-        and SIGKILL at last (systemd.kill(5)).
-        """
+        """End the first process, then the others, as `KillMode=mixed` (systemd.kill(5))."""
         processes, stop_signal = caged.context.processes, "KILL"
         if seen:
             seen.kill_escaped()

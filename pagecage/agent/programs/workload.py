@@ -41,12 +41,8 @@ class ReportingProgram:
         return ProgramFiles((*datasets, *found), storage.data.disk)
 
     def calibration_file(
-        self,
-        storage: Storage,  # noqa: ARG002
-        files: ProgramFiles,
-        slice_cage: Cage,  # noqa: ARG002
+        self, _storage: Storage, files: ProgramFiles, _slice_cage: Cage, /
     ) -> Path | None:
-        """Return the largest file, the first of equal ones."""
         return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
     def places(self, caged: Caged) -> dict[str, object]:
@@ -54,10 +50,9 @@ class ReportingProgram:
         return places(caged.files, storage.data_dir, self.trial.max_seconds, storage.folders)
 
     def argv(self, caged: Caged) -> list[str]:
-        """Return the command line. Raises RequirementMissed."""
         raise NotImplementedError
 
-    def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+    def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess, /) -> bool:
         """Take the workload through its measured part; False if it does not get to its end."""
         raise NotImplementedError
 
@@ -65,7 +60,7 @@ class ReportingProgram:
         """Read the report of the ended workload, unless it was printed as an `end` line."""
 
     def measure(self, caged: Caged) -> Measured:
-        part = MeasuredPart(self.run, caged, is_whole_life=not self.has_handshake)
+        part = MeasuredPart(caged, is_whole_life=not self.has_handshake)
         argv = self.argv(caged)
         driver, context, processes = caged.driver, caged.context, caged.context.processes
         self.run.keep("workload", argv=argv)
@@ -85,12 +80,12 @@ class ReportingProgram:
                 processes.signal("KILL")
             found |= {"status": process.finish(), "oom_kill": processes.oom_kills()}
             self.run.keep("exit", **found)
-            self.run.keep("workload", end=process.end)
-            self.run.samples = list(process.samples)
+            self.run.keep("workload", end=process.conversation.end)
+            self.run.samples = list(process.conversation.samples)
         self.take_report(process)
         breach = Ending("failed", str(process.breach)) if process.breach else None
         measured = part.measured(process, found, is_timed_out=is_timed_out)
-        return replace(measured, end=process.end, breach=breach)
+        return replace(measured, end=process.conversation.end, breach=breach)
 
     def judge(self, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
@@ -105,7 +100,6 @@ class ReportingProgram:
 
 
 def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool = True) -> Ending:
-    """Return the outcome from the evidence, strongest first."""
     status, end, last_line = measured.exit["status"], measured.end, measured.last_line
     awaited = None  # the message that the workload still owed
     if has_handshake and not end:
@@ -146,24 +140,18 @@ class HandshakeProgram(ReportingProgram):
     def argv(self, caged: Caged) -> list[str]:
         own, request = self.trial.workload, self.run.request
         if not own.is_built_in and not os.access(own.program, os.X_OK):
-            raise RequirementMissed.of(
-                Requirement.WORKLOAD,
-                f"there is no executable program {own.program!r}",
-                "build it; a script needs chmod +x",
-            )
+            reason = f"there is no executable program {own.program!r}"
+            hint = "build it; a script needs chmod +x"
+            raise RequirementMissed.of(Requirement.WORKLOAD, reason, hint)
         values = self.places(caged) | command_places(request, caged.storage.data_directory)
         arguments = fill_all(own.arguments, values, caged.files)
         return [program_path(request, own.program), *arguments]
 
-    def follow(
-        self,
-        caged: Caged,  # noqa: ARG002
-        part: MeasuredPart,
-        process: HandshakeProcess,
-    ) -> bool:
+    def follow(self, _caged: Caged, part: MeasuredPart, process: HandshakeProcess, /) -> bool:
         if not process.wait_for("ready", deadline=part.deadline):
             return False
-        part.at_gate(lambda: process.has_exited, process.evicted_bytes)
+        talk = process.conversation
+        part.at_gate(lambda: process.has_exited, int(talk.ready.get("evicted_bytes", 0)))
         if not process.is_waiting():
             return False
         part.begin()
@@ -171,4 +159,4 @@ class HandshakeProgram(ReportingProgram):
         is_stopped = process.wait_for("stopped", "end", deadline=part.deadline)
         part.end()
         part.require_member(lambda: process.has_exited)
-        return is_stopped and (process.has_ended or process.wait_for("end", deadline=part.deadline))
+        return is_stopped and (talk.has_ended or process.wait_for("end", deadline=part.deadline))

@@ -302,7 +302,7 @@ def test_signatures_of_another_machine_state_do_not_count(base: Path, machine: s
     assert restore(saved, base, machine).changed_files == (0 if machine == MACHINE else 2)
 
 
-@pytest.mark.parametrize("step", ["run", "_prove"])
+@pytest.mark.parametrize("step", ["run", "difference"])
 def test_a_restoration_that_was_cut_short_is_repeated(
     base: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -98,7 +98,7 @@ def test_resident_data_must_fit_into_memory(
     host: LocalHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "facts", lambda: FIT)
-    monkeypatch.setattr(local.procfs, "available_memory_bytes", lambda: 10 * GIB)
+    monkeypatch.setattr(local.procfs, "meminfo_bytes", lambda _: 10 * GIB)
     host.prepare(replace(NEED, resident_bytes=10 * GIB), lambda _: None)
     with pytest.raises(HostError, match=r"15 GiB of data must stay in memory.* has 10 GiB"):
         host.prepare(replace(NEED, resident_bytes=15 * GIB), lambda _: None)

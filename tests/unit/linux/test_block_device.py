@@ -18,7 +18,7 @@ from pagecage.linux.block_device import (
     LoopDisk,
     Mount,
     detach_loop_disk,
-    has_cgroup_writeback,
+    find_mount,
     on_disk_bytes,
     parse_mountinfo,
     read_lower_device,
@@ -135,7 +135,7 @@ def test_file_systems_whose_writeback_belongs_to_a_cgroup(
     kind: str, options: str, holds: bool
 ) -> None:
     text = mountinfo(("8:1", "/data", kind, "/dev/sda1")).replace(" rw\n", f" {options}\n")
-    assert has_cgroup_writeback(Path("/data/x"), text) is holds
+    assert find_mount(Path("/data/x"), text).has_cgroup_writeback is holds
 
 
 def test_btrfs_on_one_disk(sys: Path) -> None:

@@ -14,19 +14,22 @@ from hypothesis import strategies as st
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux import systemd
-from pagecage.linux.dbus import (
+from pagecage.linux.systemd import (
     MEMBER,
     SIGNAL,
     SIGNATURE,
+    Systemd,
     UnitMethods,
     connected,
     decode,
     encode,
+    is_pid1,
     scope_properties,
+    systemd_version,
     to_properties,
     types_of,
+    unit_name,
 )
-from pagecage.linux.systemd import Systemd, is_pid1, systemd_version, unit_name
 from pagecage.model.cage import Cage, DiskLimits, property_arguments
 from pagecage.process import Completed
 from tests.builders.service_manager import Answer, FakeUnits

@@ -179,8 +179,8 @@ def spoken_with(argv: list[str]) -> None:
     assert process.is_waiting()
     process.go()
     assert process.wait_for("end", deadline=time.monotonic() + 30)
-    assert process.finish() == 0, process.last_line()
+    assert process.finish() == 0, process.tail.last_line()
     assert process.breach is None
-    assert (process.end["bytes"], process.end["blocks"]) == (300_000, 5)
-    assert process.end["covered_fraction"] == 1
-    assert process.end["response"]["slowest_block_us"] > 0
+    assert (process.conversation.end["bytes"], process.end["blocks"]) == (300_000, 5)
+    assert process.conversation.end["covered_fraction"] == 1
+    assert process.conversation.end["response"]["slowest_block_us"] > 0

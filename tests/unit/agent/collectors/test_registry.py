@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pagecage.agent.collectors.collector import CollectorContext
-from pagecage.agent.collectors.registry import make_collector
+from pagecage.agent.trial_collectors import make_collector
 from pagecage.model.trial import COLLECTORS, TRACERS
 
 

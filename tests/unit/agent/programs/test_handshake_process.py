@@ -59,8 +59,8 @@ def going(program: str) -> Iterator[HandshakeProcess]:
 def test_ready_go_samples_end_exit() -> None:
     with going("good.py") as workload:
         assert workload.wait_for("end", deadline=soon())
-        assert workload.samples == [{"seconds": 0.25, "bytes": 524288}]
-        assert workload.end["checksum_ok"] is True
+        assert workload.conversation.samples == [{"seconds": 0.25, "bytes": 524288}]
+        assert workload.conversation.end["checksum_ok"] is True
         assert workload.finish() == 0
 
 
@@ -68,7 +68,7 @@ def test_it_waits_for_go() -> None:
     with running("good.py") as workload:
         assert workload.wait_for("ready", deadline=soon())
         assert not workload.wait_for("end", deadline=soon(0.2))
-        assert workload.samples == []
+        assert workload.conversation.samples == []
 
 
 def test_it_waits_for_its_input_to_close() -> None:
@@ -91,20 +91,20 @@ def test_it_dies_before_it_is_ready(program: str, status: int, last_line: str) -
         assert not workload.wait_for("ready", deadline=soon())
         workload.go()
         assert workload.finish() == status
-        assert workload.last_line() == last_line
+        assert workload.tail.last_line() == last_line
 
 
 def test_it_dies_before_its_end() -> None:
     with going("dies_before_end.py") as workload:
         assert not workload.wait_for("end", deadline=soon())
         assert workload.finish() == -11
-        assert len(workload.samples) == 1
+        assert len(workload.conversation.samples) == 1
 
 
 def test_a_flood_of_samples_is_kept_whole_and_quickly() -> None:
     with going("floods_stdout.py") as workload:
         assert workload.wait_for("end", deadline=soon(60))
-        assert [sample["number"] for sample in workload.samples] == list(range(20_000))
+        assert [sample["number"] for sample in workload.conversation.samples] == list(range(20_000))
 
 
 def test_a_flood_cannot_outlast_the_deadline() -> None:
@@ -118,14 +118,14 @@ def test_the_last_line_of_standard_error_is_kept() -> None:
     script = "yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3"
     with running(shell(script)) as workload:
         assert workload.finish() == 3
-        assert workload.last_line() == "the reason"
+        assert workload.tail.last_line() == "the reason"
         assert len(workload.tail._bytes) <= 2000
 
 
 def test_without_output_there_is_no_last_line() -> None:
     with running(shell("exit 1")) as workload:
         assert workload.finish() == 1
-        assert workload.last_line() is None
+        assert workload.tail.last_line() is None
 
 
 def test_a_workload_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_workload_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch
     with going("never_exits.py") as workload:
         assert workload.wait_for("end", deadline=soon())
         assert workload.finish() == -9
-        assert "did not exit" in (workload.last_line() or "")
+        assert "did not exit" in (workload.tail.last_line() or "")
 
 
 def test_an_interrupted_wait_kills_the_workload(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_a_command_has_no_input_and_is_measured_to_its_exit() -> None:
     with running(shell('cat; echo \'{"type": "end"}\'; exit 4'), has_handshake=False) as workload:
         assert workload.wait_for_exit(soon())
         assert workload.finish() == 4
-        assert workload.end == {}
+        assert workload.conversation.end == {}
 
 
 def test_a_command_that_takes_too_long() -> None:
