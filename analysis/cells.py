@@ -21,7 +21,6 @@ MARK = "°"
 
 
 def has_gap(trials: Iterable[JudgedTrial]) -> bool:
-    """Return whether a figure of these trials needs the mark."""
     return any(trial.lacks_proof for trial in trials)
 
 
@@ -75,7 +74,6 @@ class CommonSpread:
 
     @property
     def sentence(self) -> str:
-        """The caption that replaces the remark in most cells."""
         if self.n == 1:
             return f"one trial each{self._exceptions}"
         kind = "range" if self.kind == RANGE else f"{self.kind} interval"
@@ -160,7 +158,6 @@ class TreatmentCell:
 
     @property
     def is_all_wrong(self) -> bool:
-        """True if every figure comes from a wrong answer."""
         return bool(self.wrong) and not self.answered
 
 
@@ -183,7 +180,6 @@ _SIGNS = {
 
 
 def legend(cells: Iterable[TreatmentCell]) -> list[str]:
-    """Return the meanings of the words and signs that occur in these cells."""
     texts = [cell.text for cell in cells]
     return [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
 
@@ -208,7 +204,6 @@ def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> lis
 
 
 def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
-    """Describe the wrong answers by their first two messages; empty if there are none."""
     messages = dict.fromkeys(
         str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer"
     )
@@ -216,7 +211,6 @@ def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
 
 
 def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
-    """Return whether a plan holds a trial with all the levels in `where`."""
     return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
 
 
@@ -242,7 +236,6 @@ def included_values(run: Run, treatment: Treatment, response: str) -> list[float
 
 
 def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int, list[float]]:
-    """Return the figures of `included_values` by the number of their block."""
     found: dict[int, list[float]] = defaultdict(list)
     for trial in trials_of(run.trials, treatment):
         value = response_value(trial, response)
@@ -252,14 +245,12 @@ def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int
 
 
 def is_extrapolated(trial: JudgedTrial, response: str) -> bool:
-    """Return whether the figure stands for more data than the trial read."""
     covered = trial.record.response.get("covered_fraction")
     totals = ("full_pass_seconds", "device_read_bytes", "device_reads")
     return response in totals and covered is not None and covered < 1
 
 
 def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
-    """Summarise the trials of one treatment."""
     trials = trials_of(run.trials, treatment)
     points = [t for t in trials if t.verdicts.is_data_point]
     included = [t for t in points if t.is_included]
@@ -287,7 +278,6 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
 
 
 def main_cells(run: Run) -> list[TreatmentCell]:
-    """Return the cells of a run's main response, in the order of its treatments."""
     return [make_cell(run, treatment, run.response) for treatment in treatments(run)]
 
 
@@ -296,16 +286,12 @@ _FLAGS = ("is_extrapolated", "is_all_excluded")
 
 
 def median_columns(run: Run) -> list[str]:
-    """Return the names of the columns of `median_row`."""
     figures = ("response", "median", "low", "high", "kind", "n")
     return [*run.factors, *figures, *_COUNTS, *_FLAGS, "unproven"]
 
 
 def median_row(run: Run, treatment: Treatment, response: str) -> list[Any]:
-    """Return a treatment's levels, its median with an interval, and the numbers of its trials.
-
-    Figures are in the response's own unit, and None without a figure.
-    """
+    """Return the values of `median_columns`; figures are in the response's own unit, or None."""
     cell = make_cell(run, treatment, response)
     one = cell.summary
     figures = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
@@ -314,7 +300,6 @@ def median_row(run: Run, treatment: Treatment, response: str) -> list[Any]:
 
 
 def published_by_treatment(run: Run, response: str) -> dict[str, str]:
-    """Return published figures by treatment label, as text."""
     return {
         label: format_published(claim["published"], claim["unit"])
         for label, claim in published_claims(run, response).items()
@@ -358,11 +343,10 @@ class NoiseFloor:
 
 
 def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
-    """Return the noise floor of one treatment.
+    """Return the larger of what a treatment's A/A pairs show and of the range of few repeats.
 
-    It is the larger of what its A/A pairs show and of the range of its repeats, if there are fewer
-    than five. None if neither shows a difference that the repeats themselves do not explain: the
-    pair is compared as any two treatments of a run are, and the interval contains 1.
+    None if neither shows a difference that the repeats themselves do not explain: the pair is
+    compared as any two treatments of a run are, and the interval contains 1.
     """
     floors = [noise_of(included_values(run, treatment, response))]
     for identical in identical_treatments(run, treatment):
@@ -378,15 +362,11 @@ def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | N
 
 
 def largest_floor(floors: Sequence[NoiseFloor | None]) -> NoiseFloor | None:
-    """Return the largest of the floors that there are; None without any."""
     return max((floor for floor in floors if floor), key=lambda one: one.share, default=None)
 
 
 def noise_of(values: Sequence[float]) -> NoiseFloor | None:
-    """Return the range of two to four repeats, of which no test makes an interval.
-
-    None for another number of values, and for values that are not positive.
-    """
+    """Return the range of two to four positive repeats, of which no test makes an interval."""
     if not 2 <= len(values) < FEWEST or min(values) <= 0:
         return None
     return NoiseFloor(max(values) / min(values) - 1, RANGE)
@@ -395,8 +375,7 @@ def noise_of(values: Sequence[float]) -> NoiseFloor | None:
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
     """Return the treatments whose planned trials are equal apart from their names and order.
 
-    Treatments follow that differ only in levels that the definition declares identical
-    (`identical`).
+    Treatments follow that differ only in levels that the definition declares `identical`.
     """
     own, planned = dict(treatment), [dict(trial["treatment"]) for trial in run.plan["trials"]]
     contents = [
@@ -443,12 +422,10 @@ class BindingCause:
 
     @property
     def example(self) -> str:
-        """The treatment that it held back for the greatest share of the time."""
         return treatment_label(self._worst[0])
 
     @property
     def sentence(self) -> str:
-        """The diagnosis of the example."""
         return self._worst[1].sentence
 
 
@@ -474,9 +451,9 @@ def causes(run: Run) -> list[BindingCause]:
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
-    """Yield each treatment with the diagnosis of its representative trial.
+    """Yield each treatment that has limits with the diagnosis of its median trial.
 
-    Treatments without limits are left out; disabled swap alone is no limit.
+    Disabled swap alone is no limit.
     """
     for treatment in treatments(run):
         caged = [
@@ -494,7 +471,7 @@ def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
 
 
 def fidelity_lines(run: Run) -> list[str]:
-    """Return how closely the trials followed the provider's behaviour, one line per aspect."""
+    """Return how closely the trials followed the provider's behaviour, a line per aspect."""
     found: dict[str, None] = {}
     for trial in run.trials:
         disks = trial.record.disks.items()
@@ -507,7 +484,6 @@ def fidelity_lines(run: Run) -> list[str]:
 
 
 def stopping_rule_status(run: Run) -> str:
-    """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
     plan, width = run.plan, f"{100 * run.plan['until_ci']:.3g} %"
     rule = f"repeat until every interval is within {width} of its median"
     rule += f", {plan['repeats']} times at most"

@@ -87,7 +87,6 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
 
 
 def run_or_baseline(path: Path) -> Run:
-    """Load a run's folder, or a baseline file."""
     return load_baseline(path) if path.is_file() else load_run(path)
 
 
@@ -133,8 +132,7 @@ class Incompatibility:
 def find_differences(runs: Sequence[Run]) -> list[Difference]:
     """Return the facts, plan entries, cages and programs in which the runs differ.
 
-    If a run has several machine states, all their values are listed. What a baseline does not keep
-    is no difference.
+    What a baseline does not keep is no difference.
     """
     properties = [dict(_properties(run)) for run in runs]
     kept = [one for run, one in zip(runs, properties, strict=True) if run.is_baseline]
@@ -171,7 +169,6 @@ def _all(values: Iterable[Any]) -> str:
 
 
 def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return the first planned trial of each treatment."""
     return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
 
 
@@ -180,14 +177,13 @@ def _text(trial: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """Return the facts of a run's host, nested names joined by dots."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
 
 
 def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return nested facts as pairs, nested names joined by dots."""
+    """Return nested facts as pairs, with dots in nested names."""
     pairs: list[tuple[str, Any]] = []
     for key, value in facts.items():
         name = f"{prefix}{key}"
@@ -196,7 +192,6 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
-    """Return each reason for which a run is not comparable with the first one."""
     found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
     return list(found)
 
@@ -204,8 +199,7 @@ def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
 def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
     """Return each reason for which gates on these responses cannot be decided.
 
-    Bytes, I/Os and faults do not depend on the machine. Times, rates and metrics of a service do.
-    Runs of another size measure something else.
+    Bytes, I/Os and faults do not depend on the machine; times, rates and metrics of a service do.
     """
     found: list[Incompatibility] = []
     metrics = {name for run in runs for name in run.metrics}
@@ -300,7 +294,6 @@ class Comparison:
     gate_results: tuple[GateResult, ...]
 
     def verdicts(self) -> set[str]:
-        """Return the verdicts of all gates."""
         return {result.verdict for result in self.gate_results}
 
 
@@ -308,8 +301,7 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     """Compare each run with the first.
 
     Raises PagecageError if the runs are not comparable, unless `anyway` is set, or if they share no
-    treatment, or no treatment with figures on both sides. With gates its exit code is
-    EXIT_GATE_UNDECIDED.
+    treatment with figures on both sides. With gates its exit code is EXIT_GATE_UNDECIDED.
     """
     refusal = EXIT_GATE_UNDECIDED if gates else EXIT_USAGE
     found = find_incompatibilities(runs)
@@ -372,7 +364,6 @@ def _overall(
 
 
 def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateResult]:
-    """Yield the gate's result for each run."""
     for row in rows:
         first, *others = row.cells
         for index, change in enumerate(row.changes, start=1):
@@ -419,10 +410,7 @@ def named_gate(gate: Gate, run: Run) -> Gate:
 
 
 def judge(run: Run, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
-    """Return the verdicts of gates with bounds on one run, in each of its treatments.
-
-    A treatment whose trials have no figure, such as one that the kernel killed, is undecided.
-    """
+    """Return the verdicts of gates with bounds on one run; undecided without a figure."""
     named = [named_gate(gate, run) for gate in gates]
     check_responses([run], named)
     results = []
@@ -446,7 +434,6 @@ def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:
 
 
 def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
-    """Return the row of one treatment in all runs, each compared with the first."""
     values = [included_values(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
@@ -475,7 +462,6 @@ def _state(cell: TreatmentCell) -> str:
 
 
 def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
-    """Return the word of `Change` for a ratio and its noise floor."""
     if ratio.n < MIN_TRIALS_PER_RUN:
         return "too few trials"
     least = 1 + (floor.share if floor else 0)
@@ -485,6 +471,5 @@ def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
 
 
 def varying_label(comparison: Comparison, treatment: Treatment) -> str:
-    """Return a treatment's label without the factors that have one level throughout."""
     constant = comparison.runs[0].layout.constant
     return treatment_label({name: one for name, one in treatment.items() if name not in constant})

@@ -37,14 +37,14 @@ class TreatmentFigure:
 
 
 def responses_of(run: Run) -> tuple[str, ...]:
-    """Return the main response, those of the experiment's further tables, and counts of I/Os."""
+    """Return the main response, those of the further tables, and counts of I/Os."""
     tables = run.definition.get("tables") or []
     columns = (name for table in tables for name in table["columns"].values())
     return tuple(dict.fromkeys((run.response, *columns, *_COUNTS)))
 
 
 def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
-    """Yield the figures of each treatment. One without an included trial has none."""
+    """Yield the figures of each treatment that has an included trial."""
     for treatment in treatments(run):
         label = treatment_label(treatment)
         name = f"{run.plan['experiment']}: {label}" if label else str(run.plan["experiment"])
@@ -54,14 +54,12 @@ def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
 
 
 def is_rate(run: Run, response: str) -> bool:
-    """Return whether more is better: a response per second, or such a metric of a service."""
     if response in run.metrics:
         return is_metric_rate(run, response)
     return response.endswith("_per_second")
 
 
 def is_time(response: str) -> bool:
-    """Return whether a response is a duration."""
     return depends_on_cpu_speed(response) and not response.endswith("_per_second")
 
 
@@ -72,7 +70,7 @@ def unit_of(response: str) -> str:
 
 
 def bencher(run: Run) -> str:
-    """Return the run in Bencher's metric format: figures by treatment and response."""
+    """Return Bencher's metric format: figures by treatment and response."""
     found: dict[str, dict[str, Any]] = {}
     for figure in figures_of(run, responses_of(run)):
         summary = figure.summary
@@ -85,10 +83,7 @@ def bencher(run: Run) -> str:
 
 
 def github_benchmark(run: Run) -> str:
-    """Return the main response for github-action-benchmark.
-
-    Its tool is `customSmallerIsBetter`, or `customBiggerIsBetter` for a rate.
-    """
+    """Return the main response for `customSmallerIsBetter`, or for a rate its opposite."""
     response, found = run.response, []
     better = f"{response} ({'more' if is_rate(run, response) else 'less'} is better)"
     for figure in figures_of(run, [response]):
@@ -106,10 +101,7 @@ def github_benchmark(run: Run) -> str:
 
 
 def hyperfine(run: Run) -> str:
-    """Return the main response as `hyperfine --export-json` does, a result for each treatment.
-
-    Raises PagecageError if the response is not a duration.
-    """
+    """Return the main response as `hyperfine --export-json`; PagecageError if it is no time."""
     if not is_time(run.response):
         message = f"hyperfine's format holds durations, and {run.response} is none"
         raise PagecageError(message, "--format bencher")

@@ -78,8 +78,8 @@ def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any
 def run_notebook(plan: Mapping[str, Any]) -> Path:
     """Return the notebook for a run with this plan.
 
-    It is the experiment's own, if there is one and the plan has the factors of the definition that
-    it was written for; else the one for every run.
+    It is the experiment's own if the plan has the factors of the definition that it was written
+    for.
     """
     name = str(plan["experiment"])
     found = {path.stem: path for path in (NOTEBOOKS / "experiments").glob("*.py")}.get(name)
@@ -90,7 +90,7 @@ def run_notebook(plan: Mapping[str, Any]) -> Path:
 
 
 def article_notebooks(experiments: Collection[str] | None = None) -> dict[str, Path]:
-    """Return the notebooks of the articles, by the first part of their figures' ids.
+    """Return the articles' notebooks by the first part of their figures' ids.
 
     With `experiments`, only those that load no run of another experiment.
     """
@@ -103,13 +103,11 @@ def article_notebooks(experiments: Collection[str] | None = None) -> dict[str, P
 
 
 def execute_article(article: str, source: Path, bundles: Path) -> Any:
-    """Execute an article's notebook on the runs of a folder of bundles."""
     title = read_titles(EXPERIMENTS)[article]["title"]
     return execute(source, bundles, title, bundles=".")
 
 
 def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield each notebook, and the name of its files."""
     paths = [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}"))
     for path in paths:
         with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
@@ -125,7 +123,6 @@ def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def main(out: Path, named: Sequence[str]) -> int:
-    """Execute notebooks, and write each and its page to a folder; return the exit status."""
     out.mkdir(parents=True, exist_ok=True)
     try:
         for name, document in _executed(named):

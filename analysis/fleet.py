@@ -77,7 +77,6 @@ class FleetMember:
 
     @property
     def is_complete(self) -> bool:
-        """True if every planned trial has an answer."""
         return self.answered == self.planned
 
 
@@ -92,7 +91,6 @@ class Fleet:
 
     @property
     def is_spread(self) -> bool:
-        """True if the blocks of one plan were distributed over the hosts."""
         return bool(self.document["mode"] == "spread")
 
     @property
@@ -104,25 +102,18 @@ class Fleet:
         )
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
-        """Return the median over all hosts of a treatment's medians.
-
-        None without figures, and if every host ran the whole plan.
-        """
+        """Return the median of a treatment's medians on all hosts; None unless it is spread."""
         runs = [member.run for member in self.members if member.run]
         values = [found for run in runs if (found := included_values(run, treatment, response))]
         return median_of_hosts(values) if self.is_spread and values else None
 
 
 def is_fleet(path: Path) -> bool:
-    """Return whether a folder holds a fleet run."""
     return (path / DOCUMENT).exists()
 
 
 def load_fleet(path: Path) -> Fleet:
-    """Load a fleet run's folder.
-
-    Raises PagecageError if it is not a fleet run, or if a host's records are invalid.
-    """
+    """Load a fleet run's folder; PagecageError if it is none or its records are invalid."""
     where = f"{path}/{DOCUMENT}"
     try:
         document = from_line((path / DOCUMENT).read_bytes())
@@ -152,7 +143,7 @@ def load_fleet(path: Path) -> Fleet:
 
 
 def _rounds(file: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the results of rounds. Raises PagecageError with the number of a damaged line."""
+    """Yield the results of rounds; PagecageError names a damaged line."""
     if not file.exists():
         return
     with file.open("rb") as lines:
@@ -164,7 +155,6 @@ def _rounds(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:
-    """Return the hosts' runs side by side, even if they are not comparable."""
     if not runs:
         return None
     first = runs[0]
@@ -183,10 +173,7 @@ def _comparison(runs: Sequence[Run]) -> Comparison | None:
 
 
 def facts(fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    """Return each fact with its value on each host that has records.
-
-    Facts that differ between any two starts of a machine are left out.
-    """
+    """Return each fact with its value on each host with records, without transient ones."""
     runs = fleet.comparison.runs if fleet.comparison else ()
     facts_by_host = [facts_of(run) for run in runs]
     names = dict.fromkeys(name for one in facts_by_host for name in one)
@@ -262,7 +249,6 @@ def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iter
 
 
 def write_report(fleet: Fleet) -> Path:
-    """Write report.html into the fleet run's folder; return its path."""
     from analysis.views.html import to_html, write_page
 
     target = fleet.path / "report.html"
@@ -272,7 +258,6 @@ def write_report(fleet: Fleet) -> Path:
 
 
 def as_json(fleet: Fleet) -> dict[str, Any]:
-    """Return the fleet run as JSON data; docs/FORMAT.md lists the keys."""
     hosts, rows = [], []
     for member in fleet.members:
         run_id = member.run.plan["run_id"] if member.run else None
@@ -312,7 +297,6 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
 
 
 def as_csv(fleet: Fleet) -> str:
-    """Return a line for each treatment and host."""
     rows = fleet.comparison.rows if fleet.comparison else ()
     factors = list(rows[0].treatment) if rows else []
     counts = ("excluded", "killed", "unanswered")

@@ -100,10 +100,7 @@ class History:
 
 
 def history_of(runs: Sequence[Run], response: str | None = None) -> History:
-    """Return the history of the newest run's experiment, from runs in any order.
-
-    Raises PagecageError for fewer than two comparable runs.
-    """
+    """Return the history of the newest run's experiment; PagecageError for fewer than two."""
     ordered = sorted(runs, key=lambda run: str(run.plan["run_id"]))
     newest = ordered[-1]
     chosen, kept, counts = response or newest.response, [], Counter[str]()
@@ -177,7 +174,6 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
 
 
 def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
-    """Return the report: the changes of level and the gates, then the figure and the levels."""
     runs = history.runs
     changes, levels = [], []
     for one in history.treatments:
@@ -236,7 +232,6 @@ def _svg(history: History) -> str | None:
 
 
 def as_json(history: History, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the history as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "experiment": history.runs[-1].plan["experiment"],
         "response": history.response,

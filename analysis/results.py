@@ -57,7 +57,6 @@ class Formats(Generic[T]):
     csv: Callable[[T], str] | None = None
 
     def text(self, result: T, form: str) -> str:
-        """Return the result in a form."""
         if form == "json":
             return json.dumps(self.json(result), indent=2) + "\n"
         if form == "csv" and self.csv:
@@ -109,14 +108,12 @@ def render(
 
 
 def tables(loaded: Run | Fleet, form: str = "") -> str:
-    """Return the tables of a run or a fleet; in the form `claims`, a run's published figures."""
     if form == "claims" and isinstance(loaded, Run):
         return terminal_text(run.claims_report(loaded), whole=True)
     return FLEET.text(loaded, form) if isinstance(loaded, Fleet) else RUN.text(loaded, form)
 
 
 def exchanged(folder: Path, name: str, include: Sequence[str] = ()) -> str:
-    """Return the proven figures of a run in the format `name`, which another program reads."""
     if is_fleet(folder):
         raise _of_one_run(folder, "--format", name)
     return WRITERS[name](include_by_name(load_run(folder), include))
@@ -131,10 +128,7 @@ def compared(
     anyway: bool = False,
     html: Path | None = None,
 ) -> tuple[str, int]:
-    """Return the comparison of runs with the first one, and the exit status of the gates.
-
-    With `html` it is also written as a page.
-    """
+    """Return the comparison with the first run, also as a page, and the status of the gates."""
     gates = [parse_gate(text) for text in fail_if]
     found = compare(load_runs(folders, include), gates, anyway=anyway)
     if html:
@@ -170,7 +164,6 @@ def _write_page(report: Report, title: str, path: Path) -> None:
 
 
 def gate_status(verdicts: set[str]) -> int:
-    """Return the exit status of gates with these verdicts."""
     if "failed" in verdicts:
         return EXIT_GATE_FAILED
     return EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
@@ -189,7 +182,7 @@ def judged(
 
 
 def check_gates(folder: Path | None, fail_if: Sequence[str]) -> None:
-    """Check gates and the run they will compare with, if any, before there is another run."""
+    """Check gates, and the run they will compare with, before there is another run."""
     gates = [parse_gate(text) for text in fail_if]
     if folder is None:
         check_bounds(gates)
@@ -201,7 +194,6 @@ def check_gates(folder: Path | None, fail_if: Sequence[str]) -> None:
 def save_baseline(
     folder: Path, out: Path, responses: Sequence[str] = (), include: Sequence[str] = ()
 ) -> None:
-    """Write the figures of a run, with further responses, to a small file."""
     (run,) = load_runs([folder], include)
     text = json.dumps(baseline_of(run, [*responses_of(run), *responses]), indent=1)
     out.write_text(f"{text}\n")
@@ -236,7 +228,6 @@ def scorecard(
 
 
 def answers(runs: Path, bundles: Path | None, form: str) -> str:
-    """Return the findings of stored runs on the articles' open questions."""
     report_of = partial(answers_report, with_unproven=form != "markdown")
     with _stored_runs(runs, bundles) as stored:
         by_id = {str(run.plan["run_id"]): run for run in chosen_runs(stored)}
@@ -245,7 +236,6 @@ def answers(runs: Path, bundles: Path | None, form: str) -> str:
 
 
 def fidelity(folder: Path, form: str) -> str:
-    """Return the fidelity of simulated volumes, from a folder of checks and bundles."""
     with bundled_runs(folder) as own, bundled_runs(TOP / "docs/runs") as others:
         page = fidelity_page(read_checks(folder), [*others, *own])
         return Formats[Report](asdict, lambda report: report).text(page, form)

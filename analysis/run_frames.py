@@ -59,11 +59,11 @@ class RunFrames:
     def __init__(
         self, source: str | Path, include: Sequence[str] = (), bundles: Path | None = None
     ) -> None:
-        """Load a run; `include` names excluded trials, or verdicts, to include.
+        """Load a run; `source` and `bundles` are as for `find_run`.
 
-        `source` and `bundles` are as for `find_run`. A bundle is unpacked into a temporary folder,
-        which is removed with this object. Raises PagecageError if there is no such run, if it has
-        no record, and for a name that selects no excluded trial.
+        A bundle is unpacked into a temporary folder, which is removed with this object. Raises
+        PagecageError if there is no such run, if it has no record, and for a name in `include` that
+        selects no excluded trial.
         """
         path = find_run(source, bundles)
         if path.is_file():
@@ -75,22 +75,18 @@ class RunFrames:
 
     @property
     def question(self) -> str:
-        """The question of the experiment."""
         return str(self.run.definition["question"])
 
     @property
     def response(self) -> str:
-        """The name of the experiment's main response."""
         return self.run.response
 
     @property
     def factors(self) -> Mapping[str, list[str]]:
-        """Levels by factor, in the order of the tables."""
         return self.run.factors
 
     @property
     def about(self) -> pd.DataFrame:
-        """The run's id, size, machine and numbers of trials."""
         run, facts = self.run, next(iter(self.run.facts), {})
         rows = {
             "run": run.plan["run_id"],
@@ -106,7 +102,6 @@ class RunFrames:
 
     @cached_property
     def trial_df(self) -> pd.DataFrame:
-        """One row per trial."""
         return frames.trial_frame(self.run)
 
     @cached_property
@@ -182,10 +177,7 @@ _FIGURES = ("median", "low", "high")
 
 
 def bundles_of(folder: Path, experiments: Collection[str]) -> list[Path]:
-    """Return the bundles in a folder, without the ones named after another experiment.
-
-    Raises PagecageError if it is not a folder.
-    """
+    """Return the bundles in a folder, without those named after another experiment."""
     if not folder.is_dir():
         raise PagecageError(f"{folder} is not a folder", "name a folder of bundles")
     names = "|".join(map(re.escape, experiments))

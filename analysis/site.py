@@ -70,7 +70,6 @@ _REPORTS = "runs"
 
 
 def _scripts(site: Path, path: Path, page: str) -> Iterator[tuple[str, str]]:
-    """Yield each script element of a page with its text; empty for one that is not in the site."""
     for match in _SCRIPT.finditer(page):
         source, text = _SOURCE.search(match[1]), match[2]
         if source:
@@ -81,10 +80,7 @@ def _scripts(site: Path, path: Path, page: str) -> Iterator[tuple[str, str]]:
 
 
 def _protect(site: Path) -> None:
-    """Put the theme's scripts into every page, and a policy that allows these alone.
-
-    Raises ValueError for a page in which the policy has no place.
-    """
+    """Put the theme's scripts into every page, and a policy that allows these alone."""
     pages = [site / name for name in _THEME_PAGES]
     trusted = {text for path in pages for _, text in _scripts(site, path, path.read_text())}
     for path in sorted(site.rglob("*.html")):
@@ -149,7 +145,6 @@ def site_page(source: Path, title: str, downloads: str) -> Any:
 
 
 def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) -> str:
-    """Return the first page: a summary of the published figures, and a card per report."""
     cards = []
     for name, run in runs.items():
         strip = run_strip(run)
@@ -196,7 +191,6 @@ def _contents(caption: str, pages: Sequence[str]) -> str:
 
 
 def decisions(documents: Iterable[str]) -> str:
-    """Return the index of the decision records; `documents` are their names."""
     head = (
         "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
         " rejected.\n"
@@ -205,7 +199,7 @@ def decisions(documents: Iterable[str]) -> str:
 
 
 def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
-    """Return the line below a report's title, with its notebook and its files by their texts."""
+    """Return the line below a report's title; `files` are the run's files by their texts."""
     links = " · ".join(
         [
             f'<a href="../notebooks/{name}.html">data frames</a>',
@@ -315,10 +309,9 @@ def publish(
 ) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    The stored runs are read after `named` and `out` were found good. Each run is redacted first.
-    `deviations` are causes of figures that do not hold on the stored runs. An existing site is
-    replaced at the end. Raises PagecageError if there is no run to show, if `out` holds something
-    other than a site, or if Sphinx fails.
+    The stored runs are read after `named` and `out` were found good. `deviations` are causes of
+    figures that do not hold on the stored runs. Raises PagecageError if there is no run to show, if
+    `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
     _require_replaceable(out, hint)
@@ -365,11 +358,7 @@ def _build(source: Path, made: Path) -> None:
 
 
 def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
-    """Return runs by experiment.
-
-    Raises PagecageError if a folder is not a run, or if two runs are of one experiment, because a
-    site has one page for each.
-    """
+    """Return runs by experiment. Raises PagecageError if two runs are of one experiment."""
     found: dict[str, Run] = {}
     for run in map(load_run, named):
         name = run.plan["experiment"]
@@ -483,9 +472,8 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
     """Replace links to files that are not pages of the site by their text.
 
-    Links to documents that the site generates itself lead to its own pages.
-
-    `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
+    Links to documents that the site generates itself lead to its own pages. `page` is the
+    document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
     """
 
     def replacement(match: re.Match[str]) -> str:

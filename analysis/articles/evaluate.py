@@ -41,10 +41,7 @@ COLLECTOR_BY_PREFIX = {
 
 
 def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | None) -> str | None:
-    """Return the requirement of the figure that the host lacks; None if it lacks none.
-
-    A response of a collector needs that collector; its record states why the host has none.
-    """
+    """Return what the figure needs and the host lacks; None if it lacks nothing."""
     trials = [trial for side in sides for trial in side]
     missed = [m.reason for trial in trials for m in trial.record.missed_requirements]
     for trial in trials:
@@ -155,10 +152,7 @@ RATIO_RULES = ("ratio", "ordering")
 
 
 def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    """Evaluate a measured figure, in the claim's unit, by the claim's rule.
-
-    It is decided if the whole interval is on one side of each bound.
-    """
+    """Evaluate a figure in the claim's unit; it is decided if its interval crosses no bound."""
     if claim["rule"] in ("ordering", "ordering_of_ratios"):
         return _ordering(claim, measured)
     low, high, reason = _bounds(claim, measured.middle)
@@ -222,8 +216,7 @@ def evaluate_config(
     """Return the definition's own value, whether it equals the published one, and the reason.
 
     `key` is dotted, such as `sizes.full.files`. `scale` is the number of bytes in the claim's unit.
-    Sizes are compared in bytes. A list is compared with a number by its length, and with a word by
-    its elements.
+    A list is compared with a number by its length, and with a word by its elements.
     """
     value: Any = definition
     for part in claim["key"].split("."):
@@ -247,10 +240,10 @@ _COMMENTS = ("//", "/*", "*")
 
 
 def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleResult]:
-    """Return the number of code lines of a function, and whether it is about as published.
+    """Return the number of a function's code lines, and whether it is about as published.
 
-    `key` is the path of a file, a colon, and the beginning of the function's first line. The
-    number is None if the file or the function is missing.
+    `key` is a path, a colon, and the beginning of the function's first line. The number is None if
+    the file or the function is missing.
     """
     path, _, beginning = claim["key"].partition(":")
     file, beginning = TOP / path, beginning.strip()
@@ -305,7 +298,6 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
 
 
 def different_hosts(sides: Sides) -> str | None:
-    """Return the reason if the trials of a figure ran on more than one host; None otherwise."""
     hosts = sorted({trial.record.host for side in sides for trial in side})
     return f"its trials ran on different hosts: {', '.join(hosts)}" if len(hosts) > 1 else None
 
@@ -341,7 +333,6 @@ _OF_ONE_FIGURE = ("absolute", "range", "at_most", "at_least")
 
 
 def kind_of(claim: Mapping[str, Any]) -> str:
-    """Return the kind of a claim's figure."""
     if claim.get("counts_as"):
         return str(claim["counts_as"])
     if claim["rule"] in DEFINITION_RULES:
@@ -388,12 +379,10 @@ class ClaimResult:
 
     @property
     def is_silent(self) -> bool:
-        """True if the run has no figure for it."""
         return self.verdict in ("no_data", "requirement_missed") and self.measured is None
 
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
-    """Evaluate every claim of the definition, in its order."""
     return [evaluate_claim(run, claim) for claim in run.definition.get("claims", [])]
 
 
@@ -526,7 +515,6 @@ def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) 
 
 
 def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
-    """Evaluate a claim about the set-up from the definition or the sources, without a run."""
     measured: Any
     if claim["rule"] == "source_lines":
         measured, (held, reason) = evaluate_source_lines({"tolerance_factor": 2.0, **claim})

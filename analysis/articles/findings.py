@@ -59,7 +59,6 @@ class Finding:
 
 
 def evaluate_findings(run: Run) -> list[Finding]:
-    """Evaluate every finding of the definition, in its order."""
     tables = run.definition.get("findings", [])
     is_needed = any(table.get("claim") for table in tables)
     results = {result.id: result for result in evaluate_claims(run)} if is_needed else {}
@@ -107,7 +106,7 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
 
 
 def _words(run: Run, response: str, side: Sequence[JudgedTrial]) -> tuple[str | None, str]:
-    """Return the outcomes or the most frequent traced words, or None and the reason if known."""
+    """Return the outcomes or most frequent traced words, or None and the reason if known."""
     if response == "outcome":
         ends = claim_trials(side, {"with_wrong_answers": True})
         outcomes = ("killed" if t.is_killed else t.record.outcome.replace("_", " ") for t in ends)
@@ -178,7 +177,6 @@ class OpenQuestion:
 
     @property
     def is_open(self) -> bool:
-        """True if no proven figure answers it."""
         return not any(finding.is_proven for finding in self.findings)
 
 
@@ -206,7 +204,6 @@ def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestion
 
 
 def as_json(found: OpenQuestions) -> list[dict[str, Any]]:
-    """Return the questions as JSON data."""
     return [
         {
             "id": question.id,

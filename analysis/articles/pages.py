@@ -74,7 +74,6 @@ _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwid
 
 
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
-    """Return the document, in five parts."""
     hosts = [
         [
             one.experiment,
@@ -132,7 +131,6 @@ def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
 
 
 def _origin(checks: Sequence[VolumeCheck]) -> str:
-    """Return the sentence that names the commits with which the checks were made."""
     by_commit: dict[str, list[str]] = {}
     for check in checks:
         by_commit.setdefault((check.commit or "unknown")[:8], []).append(check.name)
@@ -197,7 +195,6 @@ _ORIGIN = (
 
 
 def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()) -> Report:
-    """Return the document: totals, causes of what does not hold, what is open, and the runs."""
     card, counts = scored.card, count_verdicts(scored.card.rows)
     blocks: list[Block] = [Paragraph(card.headline()), Paragraph(_SCORECARD_INTRODUCTION)]
     blocks += [Paragraph(_ORIGIN), coverage(scored), Heading("Totals")]
@@ -307,7 +304,6 @@ _GROUPS = ("held", "not_held")
 
 
 def article_table(scored: HostedScorecard) -> Table:
-    """Return how many rows of each article hold and do not, by kind of figure."""
     lines = []
     for article in dict.fromkeys(row.article for row in scored.card.rows):
         rows = [row for row in scored.card.rows if row.article == article]
@@ -324,7 +320,6 @@ def article_table(scored: HostedScorecard) -> Table:
 
 
 def host_table(scored: HostedScorecard) -> Table:
-    """Return the number of rows with each verdict, by the class of the measuring host."""
     names = dict.fromkeys((*HOST_CLASSES, WITHOUT_RUN, *map(scored.host_class, scored.card.rows)))
     counts = {
         name: count_verdicts(row for row in scored.card.rows if scored.host_class(row) == name)

@@ -21,7 +21,7 @@ from pagecage.units import format_bytes
 
 
 def published_ratios(run: Run) -> list[str]:
-    """Return the published ratio of each finding, in the definition's order; empty without one."""
+    """Return the published ratio of each finding; empty without one."""
     claims = run.definition.get("claims", [])
     return [_published(finding, claims) for finding in run.definition.get("findings", [])]
 
@@ -71,7 +71,6 @@ class GuestRatio:
 
     @property
     def median(self) -> float:
-        """The median over the treatments."""
         return statistics.median(self.ratios)
 
 
@@ -117,7 +116,6 @@ class RatioGrid:
     tolerance_factor: float
 
     def is_as_published(self, ratio: MedianSummary) -> bool:
-        """Return whether a ratio is the published one within the tolerance."""
         return self.published is not None and is_within_factor(
             ratio.middle, self.published, self.tolerance_factor
         )
@@ -217,7 +215,6 @@ def real_cpu_sentence(run: Run) -> str | None:
 
 
 def machine_of(run: Run) -> str | None:
-    """Return processor, memory and kernel of a run's first host; None if they are not recorded."""
     facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
     if facts is None:
         return None
@@ -261,7 +258,6 @@ def _is_smoke(run: Run) -> bool:
 
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs that are evaluated."""
     return [run for _, by_name in _evaluated_runs(runs) for run in by_name.values()]
 
 
@@ -280,10 +276,9 @@ def hosted_scorecard(
 ) -> HostedScorecard:
     """Evaluate every published figure on the runs of each class, and keep one result for each.
 
-    A decided result is preferred to a figure that cannot be compared, and that to none. Of two
-    equal kinds the one from a real CPU is kept, and before `others`, runs of other machines, those
-    of this one. Its reason states another verdict. Raises PagecageError if no row belongs to the
-    experiment `only`, or if one of the others is among the runs.
+    A decided result is preferred to a figure that cannot be compared, and that to none; then a real
+    CPU, then this machine to `others`, runs of other machines. Raises PagecageError if no row
+    belongs to the experiment `only`, or if one of the others is among the runs.
     """
     evaluated = _evaluated_runs(runs)
     by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
@@ -312,7 +307,6 @@ def _compared(run: Run, machine: str, card: Scorecard, own: Sequence[ScoredClaim
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
-    """Return the scorecard as JSON data; docs/FORMAT.md lists the keys."""
     data = as_json(scored.card)
     for row, line in zip(scored.card.rows, data["rows"], strict=True):
         line["host_class"] = scored.host_class(row) if row.run else None

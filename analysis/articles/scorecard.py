@@ -87,7 +87,6 @@ class ScoredClaim:
 
     @property
     def article(self) -> str:
-        """The first part of the id, which names the article."""
         return self.id.partition("-")[0]
 
 
@@ -99,19 +98,14 @@ class Scorecard:
     articles: Mapping[str, Mapping[str, str]]
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """Return the counts of verdicts by experiment, in the order of their first rows."""
         return _totals(self.rows, lambda row: row.experiment)
 
     def totals_by_kind(self) -> dict[str, dict[str, int]]:
-        """Return the counts of verdicts by kind of figure."""
         found = _totals(self.rows, lambda row: row.counts_as)
         return {kind: found.get(kind) or count_verdicts(()) for kind in KINDS}
 
     def headline(self) -> str:
-        """Return the sentence that states how many figures are reproduced.
-
-        README, the scorecard and `pagecage articles claims` print this sentence on mechanisms.
-        """
+        """Return the sentence that states how many figures are reproduced."""
         of = self.totals_by_kind()
         mechanism, absolute, construction = (of[kind] for kind in KINDS)
         rows = [row for row in self.rows if row.counts_as == MECHANISM and row.verdict == "held"]
@@ -138,16 +132,12 @@ def _totals(
 
 
 def count_verdicts(rows: Iterable[ScoredClaim]) -> dict[str, int]:
-    """Return how often each verdict occurs, and the number of rows."""
     counts = Counter(row.verdict for row in rows)
     return {**{verdict: counts[verdict] for verdict in VERDICTS}, "all": counts.total()}
 
 
 def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = None) -> Scorecard:
-    """Return the scorecard of the definitions and the newest run of each experiment.
-
-    Raises PagecageError if no row belongs to the experiment `only`.
-    """
+    """Return the scorecard of the definitions and the newest run of each experiment."""
     rows = read_rows(experiments)
     require_tested(rows, only)
     definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
@@ -201,7 +191,7 @@ def _score(
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
-    """Score a row by its own experiment, or by another that tests it if the first has no result."""
+    """Score a row by its own experiment, or by another that tests it if that has no result."""
     reason = ""
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
@@ -261,7 +251,6 @@ _COPIED = (
 
 
 def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> None:
-    """Raise PagecageError if an experiment is named to which no published figure belongs."""
     if experiment is not None and not any(experiment in row.experiments for row in rows):
         names = sorted({name for row in rows for name in row.experiments})
         hint = f"one of {', '.join(names)}"
@@ -269,7 +258,7 @@ def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> N
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """Return the newest run with a record, by experiment. Raises PagecageError for a bad run."""
+    """Return the newest run with a record, by experiment."""
     found: dict[str, Run] = {}
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
@@ -287,7 +276,6 @@ def newest_runs(runs: Path) -> dict[str, Run]:
 
 
 def as_json(card: Scorecard) -> dict[str, Any]:
-    """Return the scorecard as JSON data: headline, rows, totals and articles."""
     return {
         "headline": card.headline(),
         "rows": [asdict(row) for row in card.rows],
@@ -367,16 +355,12 @@ def read_deviations(folder: Path) -> tuple[Deviation, ...]:
 
 
 def unexplained(rows: Iterable[ScoredClaim], deviations: Sequence[Deviation]) -> list[str]:
-    """Return the ids of the rows that do not hold and have no explanation."""
     explained = {id_ for deviation in deviations for id_ in deviation.claims}
     return [row.id for row in rows if row.verdict == "not_held" and row.id not in explained]
 
 
 def with_figures(cause: str, figures: Mapping[str, str]) -> str:
-    """Return a cause with the measured figures of the rows that it names.
-
-    Raises PagecageError if a row has no figure.
-    """
+    """Return a cause with the measured figures of the rows that it names."""
     if missing := [id_ for id_ in _PLACE.findall(cause) if id_ not in figures]:
         raise PagecageError(
             f"{FILE} names {missing[0]}, which has no measured figure", "correct it"

@@ -52,8 +52,7 @@ class TreatmentMinimum:
 def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
     """Return the extreme of one side, or the ratio of the extremes of two.
 
-    The interval spans the extremes of all values but any one, which are the first and the second of
-    each side. A ratio to zero is infinite. Raises ValueError if a side has no values.
+    The interval spans the extremes of all values but any one: the first and second of each side.
     """
     best = [sorted(side, reverse=statistic == MAXIMUM)[:2] for side in sides]
     figures = [quotient(one, other) for one in best[0] for other in (*best[1:], [1.0])[0]]
@@ -62,7 +61,7 @@ def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
 
 
 def minima(run: Run) -> list[TreatmentMinimum]:
-    """Return the least figure of each treatment with a published minimum and included trials."""
+    """Return the least figure of each treatment with a published minimum."""
     claims = [c for c in run.definition.get("claims", []) if c.get("statistic") == MINIMUM]
     found = []
     for treatment in treatments(run):
@@ -114,7 +113,6 @@ def per_unit(run: Run, cell: TreatmentCell) -> PerUnit:
 
 
 def _planned_gib(run: Run, treatment: Treatment) -> float | None:
-    """Return the size of a treatment's files in GiB; None without a dataset."""
     for trial in run.plan["trials"]:
         if dict(trial["treatment"]) == dict(treatment) and (dataset := trial.get("dataset")):
             return float(dataset["size_bytes"] * trial.get("files", 1) / GIB)
@@ -190,8 +188,7 @@ def _free_growth(column: str, trial: JudgedTrial) -> float | None:
 def _other_disks_fraction(trial: JudgedTrial) -> float | None:
     """Return the share of the host's reads that did not come from the measured disk.
 
-    `pgpgin` counts the reads of all disks in KiB, each where it was submitted. None if the host
-    read nothing.
+    `pgpgin` counts the reads of all disks in KiB, each where it was submitted.
     """
     all_kib = difference(trial.record, "host", "vmstat", "pgpgin")
     sectors = difference(trial.record, "device", "sectors_read")
@@ -249,10 +246,10 @@ _FROM_IOSTAT: Mapping[str, Callable[[_Second], float]] = {
 
 
 def _usual_second(run: Run, trial: JudgedTrial, figure: Callable[[_Second], float]) -> float | None:
-    """Return the median of the seconds in which the disk read; None if iostat saw none.
+    """Return the median of the seconds in which the disk read.
 
-    The articles print single lines of iostat, from the middle of a run. A mean over the run would
-    include its first and last second, in which the disk is not busy throughout.
+    The articles print single lines of iostat, from the middle of a run: in its first and last
+    second the disk is not busy throughout.
     """
     from analysis.data.frames import iostat_rows
 
@@ -265,7 +262,6 @@ RuleResult = tuple[bool | None, str]
 
 
 def is_within_factor(measured: float, published: float, factor: float) -> bool:
-    """Return whether a figure is the published one within a factor."""
     return published / factor <= measured <= published * factor
 
 
@@ -288,7 +284,6 @@ def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def number_of_sides(table: Mapping[str, Any]) -> int:
-    """Return how many groups of trials a claim or a finding compares."""
     if table.get("than_over"):
         return 4
     return 2 if table.get("over") or table.get("over_boot") else 1
@@ -313,10 +308,10 @@ def responses_of(table: Mapping[str, Any]) -> list[str]:
 def _trial_value(
     run: Run, trial: JudgedTrial, response: str, table: Mapping[str, Any]
 ) -> float | None:
-    """Return a trial's figure in the response's unit.
+    """Return a trial's figure in the response's unit; None if it was killed or has none.
 
     With `per` (`dataset` or `memory_limit`), it is divided by that size in bytes, so that a claim
-    holds at any size. None if the trial was killed or has no such figure.
+    holds at any size.
     """
     if trial.is_killed:
         return None
@@ -345,10 +340,9 @@ def summarise_sides(
     sides: Sequence[Sequence[JudgedTrial]],
     unit: str | None = None,
 ) -> MedianSummary | None:
-    """Return the figure of the groups: a median or minimum, a ratio, or a difference.
+    """Return the figure of the groups: a median or extreme, a ratio, or a difference.
 
-    A median, a minimum and a difference are in `unit`, or in the response's own unit without one;
-    a ratio has none. None if a group has no figure.
+    It is in `unit`, or in the response's own unit; a ratio has none. None if a group has no figure.
     """
     of_sides = list(zip(sides, responses_of(table), strict=False))
     values = [
@@ -399,10 +393,10 @@ LEAST_GAIN = 1.5
 def evaluate_knee(
     run: Run, claim: Mapping[str, Any], trials: Sequence[JudgedTrial]
 ) -> tuple[MedianSummary | None, RuleResult]:
-    """Return the knee of the claim's response along its factor, and whether it is as published.
+    """Return the knee of the response along its factor, and whether it is as published.
 
-    The summary is None, and the claim does not hold, if there is no knee: the figure is the same
-    at all levels, or it still falls at the largest one. It is undecided if a level has no figure.
+    The summary is None, and the claim does not hold, if the figure is the same at all levels or
+    still falls at the largest one. It is undecided if a level has no figure.
     """
     values: dict[float, list[float]] = defaultdict(list)
     for trial in trials:

@@ -54,7 +54,6 @@ _SHORT_TEXT = 24
 
 
 def claims_table(run: Run) -> pd.DataFrame:
-    """Return the claims for which the run has a figure: published, measured, verdict and reason."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -63,7 +62,6 @@ def claims_table(run: Run) -> pd.DataFrame:
 
 
 def silent_table(run: Run) -> pd.DataFrame:
-    """Return the claims for which the run has no figure, and the reasons."""
     import pandas as pd
 
     silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
@@ -96,7 +94,7 @@ def _unbroken(text: str) -> str:
 
 
 def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
-    """Return the experiment's published figures that no run can test, grouped by reason."""
+    """Return the experiment's figures that no run can test, grouped by reason."""
     import pandas as pd
 
     found: dict[str, list[PublishedFigure]] = {}
@@ -151,7 +149,6 @@ def _contradictions(results: Sequence[ClaimResult]) -> tuple[str, list[ClaimResu
 
 
 def with_anchors(table: str) -> str:
-    """Return the HTML of a table of claims with an anchor at each id."""
     return _CLAIM_CELL.sub(r'<td id="claim-\1">\1</td>', table)
 
 
@@ -198,7 +195,6 @@ _GROUPED = ("untestable", "not_run")
 
 
 def scorecard_report(scored: HostedScorecard) -> Report:
-    """Return the report: the rows of each experiment, then the totals, and last the headline."""
     blocks: list[Block] = []
     card = scored.card
     totals = card.totals()
@@ -283,7 +279,6 @@ def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
 
 
 def verdict_words(verdict: str) -> str:
-    """Return a verdict in words."""
     return verdict.replace("_", " ")
 
 

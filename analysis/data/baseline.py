@@ -46,7 +46,6 @@ _RECORDED = (
 
 
 def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
-    """Return a run's baseline as plain data, with these responses."""
     planned = {trial["trial_id"]: trial for trial in run.plan["trials"]}
     treatments: dict[str, dict[str, Any]] = {}
     for trial in run.trials:
@@ -68,7 +67,6 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
 
 
 def baseline_sha256(baseline: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a baseline without its own digest."""
     return document_sha256(baseline, "baseline_sha256")
 
 
@@ -106,10 +104,7 @@ def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_baseline(path: Path) -> Run:
-    """Return the run of a baseline file.
-
-    Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
-    """
+    """Return the run of a baseline; its trials have no evidence, only their verdict."""
     hint = "pagecage compare RUN --save-baseline FILE"
     try:
         if path.stat().st_size > MOST_PLAN_BYTES:

@@ -24,7 +24,7 @@ SHORT_SECONDS = 3.0
 
 
 def trial_frame(run: Run) -> pd.DataFrame:
-    """Return one row per trial: factors, outcome, responses, verdicts and reasons for exclusion."""
+    """Return one row per trial: factors, outcome, responses, verdicts, reasons for exclusion."""
     columns = [_trial_columns(trial) for trial in run.trials]
     if clash := set(run.factors) & set(columns[0]):
         raise PagecageError(
@@ -108,10 +108,7 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
 
 
 def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
-    """Return the columns that identify a trial, repeated for each of its rows.
-
-    Text columns are categorical, because there are many rows and few trials.
-    """
+    """Return the columns that identify a trial, repeated for its rows; text is categorical."""
     identities = [
         {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
         for trial in trials
@@ -162,7 +159,6 @@ def iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
 
 
 def vmtouch_frame(run: Run) -> pd.DataFrame:
-    """Return vmtouch's residency bars over time, sixty characters each."""
     return _stack(run, lambda r, t: iter(read_lines(r.path, t.record, "vmtouch")), "t")
 
 
@@ -264,7 +260,6 @@ _COLUMNS = ("collector", "field", "seconds", "measured_seconds", "value")
 
 
 def own_collector_names(run: Run) -> list[str]:
-    """Return the collectors of the definition, in its order."""
     return list(_custom_collectors(run))
 
 
@@ -278,11 +273,7 @@ def _custom_collectors(run: Run) -> dict[str, bool]:
 
 
 def own_frame(run: Run) -> pd.DataFrame:
-    """Return one row per number that a collector of the definition printed.
-
-    `seconds` counts from `go`. A trial without a measured part has no rows. A line of a trace that
-    is no JSON object has no numbers.
-    """
+    """Return one row per number that a custom collector printed; `seconds` counts from `go`."""
     rows = []
     for trial in run.trials:
         if (measured := trial.record.measured) is None:

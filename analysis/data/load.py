@@ -50,10 +50,7 @@ _FULL = 0.75
 
 
 def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
-    """Return the levels as numbers ("4KiB", "ra128", "none" as 0).
-
-    None unless every level is a number, and all numbers differ.
-    """
+    """Return the levels as numbers ("4KiB", "ra128", "none" as 0), if all are different ones."""
     found, before = {}, set()
     for level in levels:
         match = _NUMBER.match(level)
@@ -68,7 +65,6 @@ def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
 
 
 def sort_levels(levels: Sequence[str]) -> list[str]:
-    """Return numeric levels sorted by value, and other levels in the definition's order."""
     known = numeric_levels(levels)
     return sorted(levels, key=lambda level: known[level]) if known else list(levels)
 
@@ -88,10 +84,7 @@ class TableLayout:
 def table_layout(
     factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]
 ) -> TableLayout:
-    """Return the table layout of the planned treatments.
-
-    The last factor goes across if its levels fit a page and few cells stay empty.
-    """
+    """Return the table layout: the last factor goes across if it fits and few cells stay empty."""
     treatments = list(planned)
     used = {
         name: [level for level in factors[name] if any(t[name] == level for t in treatments)]
@@ -130,10 +123,7 @@ class Series:
 
 
 def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
-    """Return the columns of `sampler.jsonl`.
-
-    A disk that the slice has not used yet has an empty `io`, which counts as 0.
-    """
+    """Return the columns of `sampler.jsonl`; an unused disk has an empty `io`, counted as 0."""
     samples = list(rows)
 
     def column(*keys: str) -> array[float]:
@@ -193,10 +183,7 @@ class JudgedTrial:
 
     @property
     def is_valid_apart_from_noise(self) -> bool:
-        """True if no reason other than host noise excludes it.
-
-        The flags that a kernel passes do not depend on other activity on the host.
-        """
+        """True if no reason other than host noise excludes it."""
         return self.verdicts.is_data_point and all(
             r.startswith("host not quiet") for r in self.verdicts.reasons
         )
@@ -214,7 +201,6 @@ class JudgedTrial:
 
     @property
     def is_killed(self) -> bool:
-        """True if the kernel killed it for memory, which is its answer."""
         return self.record.outcome == "oom_killed"
 
 
@@ -252,12 +238,10 @@ class Run:
 
     @property
     def layout(self) -> TableLayout:
-        """The layout of its treatments in a table."""
         return table_layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
 
     @property
     def response(self) -> str:
-        """The name of the experiment's main response."""
         return str(self.definition.get("response", "read_seconds"))
 
     @property
@@ -275,7 +259,6 @@ class Run:
 
     @property
     def is_emulated(self) -> bool:
-        """True if any trial ran on an emulated CPU."""
         return any(trial.record.emulated for trial in self.trials)
 
     @property
@@ -285,10 +268,7 @@ class Run:
 
 
 def load_run(path: Path) -> Run:
-    """Load a run folder.
-
-    Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
-    """
+    """Load a run folder; PagecageError if it is none, has no record, or an invalid one."""
     known = _JudgedRecords(path)
     plan, records = planned_and_recorded(path, known.judge_of)
     last = {}
@@ -333,16 +313,13 @@ class _JudgedRecords:
         self._known: dict[str, tuple[Verdicts, Series]] = {}
 
     def judge_of(self, last: Mapping[str, Record]) -> Judge:
-        """Return the judge of these records, the last of each trial."""
         self._others = others_by_trial(last.values())
         return self.verdicts
 
     def verdicts(self, record: Record) -> Verdicts:
-        """Return the verdicts on the last record of a trial."""
         return self.judged(record)[0]
 
     def judged(self, record: Record) -> tuple[Verdicts, Series]:
-        """Return the verdicts on the last record of a trial, and its series."""
         if record.trial_id not in self._known:
             try:
                 rows = read_lines(self._path, record, "sampler")
@@ -359,7 +336,6 @@ class _JudgedRecords:
 
 
 def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
-    """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
     table = (definition.get("sizes") or {}).get(size) or {}
     if places := {} if table.get("dataset") else table.get("places"):
         return ", ".join(f"{name} {value}" for name, value in places.items())
@@ -368,7 +344,6 @@ def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
 
 
 def excluded_trials(run: Run) -> list[JudgedTrial]:
-    """Return the trials that have an answer but are not averaged in."""
     return [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
 
 
@@ -418,7 +393,6 @@ VERDICTS = (
 
 
 def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
-    """Return the names of the verdicts that exclude a trial."""
     verdicts = trial.verdicts
     failed = {
         "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
@@ -447,10 +421,7 @@ def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
 
 
 def include_by_name(run: Run, names: Sequence[str]) -> Run:
-    """Return the run with the named trials included.
-
-    Raises PagecageError for a name that selects no excluded trial.
-    """
+    """Include the named trials; PagecageError for a name that selects no excluded trial."""
     verdicts = set(names) & set(VERDICTS)
     for name in names:
         without = excluded_ids_named(run, list(verdicts - {name}))
@@ -465,12 +436,10 @@ def include_by_name(run: Run, names: Sequence[str]) -> Run:
 
 
 def included_by_name(run: Run) -> list[str]:
-    """Return the ids of the excluded trials that were included by name."""
     return [trial.record.trial_id for trial in run.trials if trial.is_included_by_name]
 
 
 def included_by_name_sentence(run: Run) -> str:
-    """Return a sentence that names the trials included by name; empty if there are none."""
     ids = included_by_name(run)
     trials = "an excluded trial is" if len(ids) == 1 else f"{len(ids)} excluded trials are"
     return f"{trials} included by name: {', '.join(ids)}" if ids else ""

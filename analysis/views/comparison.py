@@ -79,7 +79,6 @@ def comparison_report(comparison: Comparison) -> Report:
 
 
 def comparison_strip(comparison: Comparison) -> Strip:
-    """Return the change of the main response from A to the last run, over all treatments."""
     response, last = comparison.responses[0], run_letter(len(comparison.runs) - 1)
     rows = [row for row in comparison.rows if row.response == response and row.changes]
     words = Counter(row.changes[-1].word for row in rows)
@@ -189,7 +188,6 @@ def _gates(comparison: Comparison) -> Iterator[Block]:
 
 
 def gates_report(results: Sequence[GateResult]) -> Report:
-    """Return the verdicts of gates on one run, one row for each gate and treatment."""
     rows: list[list[str | Cell]] = [
         [
             Cell(one.verdict, tone=GATE_TONES[one.verdict]),
@@ -203,7 +201,6 @@ def gates_report(results: Sequence[GateResult]) -> Report:
 
 
 def gates_json(results: Sequence[GateResult]) -> list[dict[str, Any]]:
-    """Return the verdicts of gates as JSON data (docs/FORMAT.md)."""
     return [
         {**asdict(one), "gate": one.gate.text, "treatment": dict(one.treatment)} for one in results
     ]
@@ -224,7 +221,6 @@ def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
 
 
 def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
-    """Return the ratio with its interval, the noise floor, and the word with its mark."""
     floor = Cell(f"± {100 * change.floor.share:.2g} %" if change.floor else "–")
     word, ratio = Cell(marked(change.word)), change.ratio
     if ratio is None:
@@ -237,12 +233,10 @@ def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
 
 
 def marked(word: str) -> str:
-    """Return the word of a change behind its mark."""
     return f"{_MARKS.get(word, '')} {word}".strip()
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "runs": [
             {
@@ -281,13 +275,11 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def cell_json(cell: TreatmentCell) -> dict[str, Any]:
-    """Return the figure of a cell and the numbers of its other trials as JSON data."""
     counts = {"excluded": cell.excluded, "unanswered": cell.unanswered}
     return {"summary": cell.summary and asdict(cell.summary), "killed": cell.killed, **counts}
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Return a line for each treatment, response and run but the first."""
     figures = (*SUMMARY_COLUMNS, "excluded", "killed")
     before, after = ([f"{side}_{name}" for name in figures] for side in ("a", "b"))
     ratio = ("ratio", "ratio_low", "ratio_high", "ratio_kind", "noise_floor", "word")
@@ -308,7 +300,7 @@ SUMMARY_COLUMNS = ("median", "low", "high", "kind", "n")
 
 
 def csv_summary(summary: MedianSummary | None) -> list[Any]:
-    """Return median, low, high, kind and number of trials; None for each without a summary."""
+    """Return median, low, high, kind and number of trials; None for each without one."""
     if summary is None:
         return [None] * 5
     return [summary.middle, summary.low, summary.high, summary.kind, summary.n]

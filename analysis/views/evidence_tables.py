@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -17,7 +19,6 @@ from pagecage.verdicts.verdict import limit_title
 
 
 def counts_table(run: Run) -> pd.DataFrame:
-    """Return the number of trials that are planned, answered, included and excluded."""
     points = [t for t in run.trials if t.verdicts.is_data_point]
     excluded = [t for t in points if not t.is_included]
     planned = len(run.plan["trials"])
@@ -143,7 +144,7 @@ def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
 
 
 def facts_table(run: Run) -> pd.DataFrame:
-    """Return the facts of the host; one column for each machine state that the run had."""
+    """Return the facts of the host, with a column for each machine state that the run had."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
@@ -165,7 +166,6 @@ def _plain(name: str, value: Any) -> str:
 
 
 def making_table(run: Run) -> pd.DataFrame:
-    """Return what is needed to repeat the run: command, seed, size, versions and hashes."""
     plan = run.plan
     harness = plan.get("harness") or {}
     size = (run.definition.get("sizes") or {}).get(plan["size"]) or {}
@@ -198,7 +198,6 @@ def making_table(run: Run) -> pd.DataFrame:
 
 
 def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
-    """Return fault counts by treatment and by the mapping's flags."""
     if fault_df.empty:
         return pd.DataFrame()
     counts = fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"]
@@ -207,3 +206,28 @@ def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
     titles = ["treatment", "flags of the mapping", "faults in all trials", "trials"]
     summed.columns = pd.Index(titles)
     return summed
+
+
+def collectors_table(run: Run, names: Sequence[str]) -> pd.DataFrame:
+    """Return a row for each of these custom collectors: its trials, lines, gaps and CPU time."""
+    rows = []
+    for name in names:
+        entries = [entry for trial in run.trials if (entry := trial.record.collectors.get(name))]
+        complete = sum(entry.get("status") == "ok" for entry in entries)
+        lines = [count for entry in entries if isinstance(count := entry.get("lines"), int)]
+        gaps = (gap for entry in entries if isinstance(gap := entry.get("gaps"), int))
+        shares = []
+        for entry in entries:
+            used, seconds = entry.get("cpu_seconds"), entry.get("seconds")
+            if isinstance(used, int | float) and isinstance(seconds, int | float) and seconds > 0:
+                shares.append(used / seconds)
+        row = {
+            "collector": name,
+            "complete": f"{complete} of {len(entries)} trials",
+            "required": "yes" if any(entry.get("required") for entry in entries) else "no",
+            "lines": f"{median(lines):g}" if lines else "–",
+            "silent": str(sum(gaps)),
+            "CPU": f"{100 * max(shares):.1f} %" if shares else "–",
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)

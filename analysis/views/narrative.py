@@ -36,6 +36,14 @@ ABOUT_RESIDENCY = (
     "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of"
     " the data are resident; pale: some are. Lines: <code>go</code> and the end."
 )
+ABOUT_OWN = (
+    "Numbers that programs and scripts of the definition printed, one line per trial. They ran"
+    " outside of the cage. Grey: before <code>go</code> and after the end."
+)
+OWN_COLUMNS = (
+    "lines: median per trial; CPU: most CPU time in a trial, as a share of one CPU while the"
+    " collector ran; silent: times without a line for more than a second longer than expected"
+)
 ABOUT_KERNEL = (
     "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by"
     " the flags of the mapping (<code>filemap_fault</code>)."
@@ -43,7 +51,6 @@ ABOUT_KERNEL = (
 
 
 def story_html(run: Run) -> str:
-    """Return the story of the definition and its source; empty without a story."""
     definition, source = run.definition, run.definition.get("source") or {}
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
@@ -80,7 +87,6 @@ def answer_html(run: Run) -> str:
 
 
 def notices_html(run: Run) -> str:
-    """Return a box for each limitation of the figures."""
     notices = [*_notices(run), *_collector_notices(run)]
     size, reason = run.plan["size"], run.plan.get("size_reason") or "as requested"
     notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
@@ -88,10 +94,7 @@ def notices_html(run: Run) -> str:
 
 
 def _collector_notices(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield a notice per reason of a collector's failure, and per tracer that could not tell all.
-
-    Of a collector with many reasons only the most frequent ones are named.
-    """
+    """Yield the most frequent reasons of each collector's failures, and what was not traced."""
     failed, keys = Counter[tuple[str, str]](), dict[str, dict[str, None]]()
     for trial in run.trials:
         for name, collector in trial.record.collectors.items():

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 
 import pandas as pd
 
-from analysis import alt_text, memory, sweep
+from analysis import memory, sweep
 from analysis.articles import tables
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
-from analysis.cells import causes, fidelity_lines
+from analysis.cells import BindingCause, causes, fidelity_lines
 from analysis.data import frames
 from analysis.data.events import fault_event_table
 from analysis.figures import charts, latencies, over_limits, traces
@@ -20,7 +20,6 @@ from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
-from analysis.views.custom_collectors import own_section
 from analysis.views.html import (
     Html,
     block_table_html,
@@ -37,8 +36,10 @@ from analysis.views.narrative import (
     ABOUT_CLAIMS,
     ABOUT_KERNEL,
     ABOUT_LATENCY,
+    ABOUT_OWN,
     ABOUT_RESIDENCY,
     ABOUT_TIME,
+    OWN_COLUMNS,
     answer_html,
     notices_html,
     story_html,
@@ -57,12 +58,17 @@ class Results(RunFrames):
         """The style of each treatment, the same in every figure."""
         return treatment_styles(self.run)
 
+    @cached_property
+    def causes(self) -> list[BindingCause]:
+        """The binding limits, for the strip and the diagnosis."""
+        return causes(self.run)
+
     @property
     def heading(self) -> Html:
         """Title, question and strip."""
         title, question = escape(self.run.plan["experiment"]), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
-        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run))}")
+        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}")
 
     @property
     def answer(self) -> Html | None:
@@ -98,14 +104,15 @@ class Results(RunFrames):
     def figure(self) -> Html | None:
         """The response over a numeric factor, or else one point per trial, collapsed."""
         run, response = self.run, self.run.response
-
-        def curve_alt_text() -> str:
-            factor, levels = numeric_factor(run) or ("", {})
-            lines = charts.curve_lines(run, self.trial_df, response, factor)
-            return alt_text.curve_alt_text(lines, factor, list(levels), response)
-
+        factor, levels = numeric_factor(run) or ("", {})
         curve = figure_html(
-            lambda: charts.curve_figure(run, self.trial_df, response, self.styles), curve_alt_text
+            lambda: charts.curve_figure(run, self.trial_df, response, self.styles),
+            lambda: charts.curve_alt_text(
+                charts.curve_lines(run, self.trial_df, response, factor),
+                factor,
+                list(levels),
+                response,
+            ),
         )
         return curve or folded("every trial as a point", self.strips)
 
@@ -114,7 +121,7 @@ class Results(RunFrames):
     ) -> Html | None:
         return figure_html(
             lambda: charts.strip_figure(trial_df, response, self.styles, marks),
-            lambda: alt_text.strip_alt_text(trial_df, response, self.styles),
+            lambda: charts.strip_alt_text(trial_df, response, self.styles),
         )
 
     @property
@@ -129,7 +136,7 @@ class Results(RunFrames):
         with drawing_style():
             drawn = latencies.latency_figures(*data)
         parts = [
-            svg_html(figure, alt_text.latency_alt_text(what, *data), what.replace("_", " "))
+            svg_html(figure, latencies.latency_alt_text(what, *data), what.replace("_", " "))
             for what, figure in drawn.items()
         ]
         head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
@@ -138,52 +145,47 @@ class Results(RunFrames):
     @property
     def claims(self) -> Html | None:
         """Published and measured figures below one line with their verdicts, collapsed."""
+        run_, untestable = self.run, "published figures that cannot be tested here"
         made = table_html(
-            tables.claims_table(self.run), "claims", "published and measured", is_title=False
+            tables.claims_table(run_), "claims", "published and measured", is_title=False
         )
         silent = folded_table(
-            "published figures without a figure from this run",
-            tables.silent_table(self.run),
-            "claims",
+            "published figures without a figure from this run", tables.silent_table(run_), "claims"
         )
         left = folded_table(
-            "published figures that cannot be tested here",
-            tables.untestable_table(self.run, read_rows(TOP / "experiments")),
+            untestable, tables.untestable_table(run_, read_rows(TOP / "experiments"))
         )
         if not made and not silent and not left:
             return None
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
         parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
-        minima = blocks_html(minima_section(self.run))
-        line = run.claims_tally(evaluate_claims(self.run)) or "no figure to compare"
-        text = f"{contradiction_html(self.run)}{about}{parts}{minima}"
+        line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
+        text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
         return folded(f"published figures: {line}", text)
 
     @property
     def sweep(self) -> Html | None:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
-        found, search = sweep.sweep_of(self.run), memory.memory_run(self.run)
-        table = table_html(pd.DataFrame(sweep.sweep_rows(found))) if found else None
-        if found and table:
-            sentences = sweep.sweep_sentences(found)
-            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-            factor = self.run.plan["sweep"]["factor"]
-            drawn = figure_html(
-                lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
-                lambda: alt_text.sweep_alt_text(found),
+        if search := memory.memory_run(self.run):
+            return figure_html(
+                lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
             )
-            text = f"{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
-            return Html(f"<h2>Sweep of one limit</h2>{text}")
-        if search is None:
+        if not (found := sweep.sweep_of(self.run)):
             return None
-        return figure_html(
-            lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
+        table = table_html(pd.DataFrame(sweep.sweep_rows(found)))
+        items = "".join(f"<li>{escape(text)}</li>" for text in sweep.sweep_sentences(found))
+        factor = self.run.plan["sweep"]["factor"]
+        drawn = figure_html(
+            lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
+            lambda: over_limits.sweep_alt_text(found),
         )
+        parts = f"<ul>{items}</ul>{drawn.text if drawn else ''}"
+        return Html(f"<h2>Sweep of one limit</h2>{table.text}{parts}") if table else None
 
     @property
     def diagnosis(self) -> Html | None:
         """The binding limits, each once, with their treatments."""
-        rows = map(run.cause_row, causes(self.run))
+        rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
         made = table_html(frame, "causes", "what held the treatments back", is_title=False)
         items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
@@ -203,21 +205,17 @@ class Results(RunFrames):
     @property
     def evidence(self) -> Html:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
-        counts, excluded, limits, proof = (
-            table(self.run)
-            for table in (
-                evidence_tables.counts_table,
-                evidence_tables.excluded_table,
-                evidence_tables.limits_table,
-                evidence_tables.proof_table,
+        run = self.run
+        counts = evidence_tables.counts_table(run)
+        parts = [folded_table("trials by outcome", counts, "narrow", counted=False)]
+        parts += [
+            folded_table(title, table(run))
+            for title, table in (
+                ("trials that are not included", evidence_tables.excluded_table),
+                ("limits, with evidence that each was enforced", evidence_tables.limits_table),
+                ("treatments: cache state, host and binding limit", evidence_tables.proof_table),
             )
-        )
-        parts = (
-            folded_table("trials by outcome", counts, "narrow", counted=False),
-            folded_table("trials that are not included", excluded),
-            folded_table("limits, with evidence that each was enforced", limits),
-            folded_table("treatments: cache state, host and binding limit", proof),
-        )
+        ]
         return Html("".join(part.text for part in parts if part))
 
     @property
@@ -245,14 +243,14 @@ class Results(RunFrames):
             lambda: traces.timeline_figure(
                 run, self.trial_df, trace_df, frames.iostat_frame(run), styles
             ),
-            lambda: alt_text.timeline_alt_text(trace_df, names, direction.panels, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, direction.panels, styles),
         )
         if not made:
             return None
         specs = traces.state_panels(trace_df, names)
         states = figure_html(
             lambda: traces.state_figure(run, names, specs, trace_df, styles),
-            lambda: alt_text.timeline_alt_text(trace_df, names, specs, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, specs, styles),
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
         state = f"<h3>{about}</h3>{states.text}" if states else ""
@@ -261,7 +259,26 @@ class Results(RunFrames):
     @property
     def own_collectors(self) -> Html | None:
         """The numbers of the collectors that the definition brings along, over time."""
-        return own_section(self.run, self.styles)
+        names = frames.own_collector_names(self.run)
+        if not names:
+            return None
+        all_df, figures = frames.own_frame(self.run), ""
+        for name in names:
+            own_df = all_df[all_df["collector"] == name]
+            made = figure_html(
+                partial(traces.own_figure, own_df, self.styles),
+                partial(traces.own_alt_text, own_df, self.styles),
+            )
+            if made is None:
+                figures += f'<p class="notice warn">{escape(name)}: no numbers to draw.</p>'
+                continue
+            figures += f"<h4>{escape(name)}</h4>{made.text}"
+            if (more := own_df["field"].nunique() - traces.MOST_FIELDS) > 0:
+                figures += f'<p class="source">{more} further fields are in its trace.</p>'
+        table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
+        head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
+        note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
+        return Html(f"{head}{table.text if table else ''}{note}{figures}")
 
     @property
     def residency(self) -> Html | None:
@@ -269,7 +286,7 @@ class Results(RunFrames):
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(
             lambda: charts.residency_figure(shown, self.styles),
-            lambda: alt_text.residency_alt_text(shown, self.styles),
+            lambda: charts.residency_alt_text(shown, self.styles),
         )
         return folded("residency", made, ABOUT_RESIDENCY)
 
@@ -279,7 +296,7 @@ class Results(RunFrames):
         readahead_df = frames.readahead_frame(self.run)
         drawn = figure_html(
             lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
-            lambda: alt_text.readahead_alt_text(readahead_df, self.styles),
+            lambda: charts.readahead_alt_text(readahead_df, self.styles),
         )
         fault_df = evidence_tables.fault_table(frames.fault_frame(self.run))
         faults = folded_table("faults by flags of the mapping", fault_df)

@@ -95,25 +95,17 @@ def main_table(run: Run) -> Table:
             row |= {title: Cell(text, shade=shade), str(heading): Cell(unit)}
             row[""] = Cell(note, tone="soft")
     used = [one for one in columns if any(one in row and row[one].text for row in rows.values())]
-    keys = _without_repeats(list(rows))
-    cells: list[list[str | Cell]] = [
-        [*key, *(row.get(column, Cell("")) for column in used)]
-        for key, row in zip(keys, rows.values(), strict=True)
-    ]
+    cells, above = list[list[str | Cell]](), tuple[str, ...]()
+    for key, row in rows.items():  # levels that repeat the row above are blank
+        differs = [one != other for one, other in zip(above, key, strict=False)]
+        same = differs.index(True) if True in differs else 0
+        cells.append([*[""] * same, *key[same:], *(row.get(name, Cell("")) for name in used)])
+        above = key
     parts = [title] if layout.across else []
-    parts += [_caption(run, made), *(["in brackets: published"] if published else [])]
+    parts += [f"{name} {level} throughout" for name, level in layout.constant.items()]
+    parts += [common.sentence if common else "medians, with their intervals", *legend(made)]
+    parts += ["in brackets: published"] if published else []
     return make_table([*layout.down, *used], cells, "; ".join(parts))
-
-
-def _without_repeats(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
-    """Blank the levels that repeat the row above, but the last."""
-    found = []
-    for above, key in zip([(), *keys], keys, strict=False):
-        same = next(
-            (i for i, pair in enumerate(zip(above, key, strict=False)) if len(set(pair)) > 1), 0
-        )
-        found.append([*[""] * same, *key[same:]])
-    return found
 
 
 _LEAST_RATIO = 2.0
@@ -121,7 +113,7 @@ _LEAST_RATIO = 2.0
 
 
 def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCell], int | None]:
-    """Return a function that gives a cell's shade by its slowness, on a logarithmic scale."""
+    """Return the shade of a cell by its slowness, on a logarithmic scale."""
     sign = -1 if is_rate(run, run.response) else 1
     known = [c.summary.middle for c in cells if c.summary and c.summary.middle > 0]
     if run.response.endswith("_fraction"):  # which is neither slow nor fast
@@ -136,14 +128,6 @@ def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCel
         return min(SHADES - 1, int(share * SHADES))
 
     return shade_of
-
-
-def _caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
-    """Return what all cells have in common, and the meanings of the signs that occur."""
-    common = common_spread(cells)
-    notes = [f"{name} {level} throughout" for name, level in run.layout.constant.items()]
-    notes += [common.sentence] if common else ["medians, with their intervals"]
-    return "; ".join([*notes, *legend(cells)])
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
@@ -191,7 +175,7 @@ _DILATED = (
 
 
 def minima_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the least figure per treatment; nothing without a published minimum."""
+    """Yield a table of the least figure per treatment; nothing without a published one."""
     rows = []
     for one in minima(run):
         published = (
@@ -220,7 +204,7 @@ def memory_section(run: Run) -> Iterator[Block]:
 
 
 def _volume_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the simulated volumes; nothing if a cgroup enforces all limits."""
+    """Yield a table of the simulated volumes; nothing without one."""
     found = volume_summaries(run)
     if not found:
         return
@@ -271,13 +255,11 @@ def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
 
 
 def claims_report(run: Run) -> Report:
-    """Return the published figures alone, with what was measured."""
     results = evaluate_claims(run)
     return Report(run.plan["experiment"], (*claims_section(results), *minima_section(run)))
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
-    """Return how many published figures held; empty for experiments of no article."""
     tally, name = claims_tally(results), run.plan["run_id"]
     return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
 
@@ -414,7 +396,6 @@ def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """Return the run as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "run_id": run.plan["run_id"],
         "experiment": run.plan["experiment"],
