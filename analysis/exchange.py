@@ -101,25 +101,24 @@ def github_benchmark(run: Run) -> str:
 
 
 def hyperfine(run: Run) -> str:
-    """Return the main response as `hyperfine --export-json`; PagecageError if it is no time."""
+    """Return the main response as `hyperfine --export-json`; PagecageError if it is no duration."""
     if not is_time(run.response):
         message = f"hyperfine's format holds durations, and {run.response} is none"
         raise PagecageError(message, "--format bencher")
     results = []
     for figure in figures_of(run, [run.response]):
         times = [value * response_scale(figure.response) for value in figure.values]
-        results.append(
-            {
-                "command": figure.name,
-                "mean": statistics.fmean(times),
-                "stddev": statistics.stdev(times) if len(times) > 1 else None,
-                "median": statistics.median(times),
-                "min": min(times),
-                "max": max(times),
-                "times": times,
-                "parameters": dict(figure.treatment),
-            }
-        )
+        result = {
+            "command": figure.name,
+            "mean": statistics.fmean(times),
+            "stddev": statistics.stdev(times) if len(times) > 1 else None,
+            "median": statistics.median(times),
+            "min": min(times),
+            "max": max(times),
+            "times": times,
+            "parameters": dict(figure.treatment),
+        }
+        results.append(result)
     return _json({"results": results})
 
 
@@ -137,16 +136,12 @@ def junit(run: Run) -> str:
     A trial with a wrong answer or without an answer is a failure. A trial that is excluded is an
     error, because nothing is known from it. One is skipped if the host lacks a requirement.
     """
-    cases = [_case(run, trial) for trial in run.trials]
-    counts = {
-        name: str(sum(case.find(tag) is not None for case in cases))
-        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
-    }
-    about = {"name": str(run.plan["experiment"]), "tests": str(len(cases))}
-    suite = ElementTree.Element("testsuite", about | counts)
-    suite.extend(cases)
     suites = ElementTree.Element("testsuites", name=str(run.plan["run_id"]))
-    suites.append(suite)
+    suite = ElementTree.SubElement(suites, "testsuite", name=str(run.plan["experiment"]))
+    suite.extend(cases := [_case(run, trial) for trial in run.trials])
+    suite.set("tests", str(len(cases)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -157,16 +152,18 @@ def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
         "testcase",
         classname=_text(f"{run.plan['experiment']}: {treatment_label(record.treatment)}"),
         name=record.trial_id,
-        time=f"{sum(phase.seconds or 0.0 for phase in trial.record.phases):.6f}",
+        time=f"{sum(phase.seconds or 0.0 for phase in record.phases):.6f}",
     )
     message = _text("; ".join(filter(None, (record.error, *trial.verdicts.reasons))))
+    tag, about = "", {"message": message}
     if record.outcome == "requirement_missed":
-        ElementTree.SubElement(case, "skipped", message=message)
+        tag = "skipped"
     elif not trial.verdicts.is_data_point:
-        type_ = record.outcome
-        ElementTree.SubElement(case, "failure", message=message or type_, type=type_)
+        tag, about = "failure", {"message": message or record.outcome, "type": record.outcome}
     elif trial.is_excluded:
-        ElementTree.SubElement(case, "error", message=message, type="excluded")
+        tag, about = "error", {"message": message, "type": "excluded"}
+    if tag:
+        ElementTree.SubElement(case, tag, about)
     return case
 
 

@@ -250,7 +250,14 @@ Click a heading to sort the table, or a button to filter it.
 
 
 def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
-    every = columns(scored)
+    counts, every = count_verdicts(scored.card.rows), columns(scored)
+    chips = "".join(
+        f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
+        f' title="{escape(MEANINGS.get(verdict, verdict_words(verdict)))}">'
+        f'<b class="{verdict}">{format_verdict(verdict)}</b> {counts[verdict]}</button>'
+        for verdict in VERDICTS
+        if counts[verdict]
+    )
     shown = [column for column in every if column.heading not in _BELOW]
     heads = "".join(f"<th>{column.heading}</th>" for column in shown)
     rows = []
@@ -259,20 +266,9 @@ def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
         rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
     newline = "\n"
     return (
-        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
+        f'<div class="chips" role="group" aria-label="Show only">{chips}</div>\n'
         '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
-    )
-
-
-def _chips(scored: HostedScorecard) -> str:
-    counts = count_verdicts(scored.card.rows)
-    return "".join(
-        f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
-        f' title="{escape(MEANINGS.get(verdict, verdict_words(verdict)))}">'
-        f'<b class="{verdict}">{format_verdict(verdict)}</b> {counts[verdict]}</button>'
-        for verdict in VERDICTS
-        if counts[verdict]
     )
 
 
@@ -296,8 +292,6 @@ def _cell(
 _FRAMES = "data-frames.ipynb"
 """The notebook of a run, next to its bundle."""
 _THEME = Path(__file__).resolve().parent / "theme"
-_BUILD_SECONDS = 900.0
-_OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
 
 
 def publish(
@@ -314,7 +308,10 @@ def publish(
     `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
-    _require_replaceable(out, hint)
+    if out.exists() and not out.is_dir():
+        raise PagecageError(f"{out} is not a folder", "name another with --out")
+    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
+        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
     chosen = _by_experiment(named)
     with ExitStack() as stack:
         try:
@@ -324,7 +321,13 @@ def publish(
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
         stored = stack.enter_context(read_stored)
-        runs = _in_order(chosen or run_by_experiment(stored))
+        runs = chosen or run_by_experiment(stored)
+        if not runs:
+            hint = "make experiment NAME=constrained-random"
+            raise PagecageError("there is no run to publish", hint)
+        # By name; runs at smoke size, which show little, come last.
+        by_name = sorted(runs.items(), key=lambda one: (one[1].plan["size"] == "smoke", one[0]))
+        runs = dict(by_name)
         given = {_id(run): run for run in (*stored, *runs.values())}
         (bundles := scratch / "bundles").mkdir()
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
@@ -341,16 +344,10 @@ def publish(
     return out / "index.html"
 
 
-def _require_replaceable(out: Path, hint: str) -> None:
-    if out.exists() and not out.is_dir():
-        raise PagecageError(f"{out} is not a folder", "name another with --out")
-    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
-        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
-
-
 def _build(source: Path, made: Path) -> None:
-    argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
-    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
+    argv: list[str | Path] = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
+    argv += ["-b", "html", source, made]
+    done = run_process(argv, check=False, timeout_seconds=900.0, env=OWN_PYTHON)
     if not done.ok:
         first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
         message = f"the site could not be built: {first}"
@@ -368,13 +365,6 @@ def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
             raise PagecageError(message, "name one of them")
         found[name] = run
     return found
-
-
-def _in_order(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """Sort runs by name; runs at smoke size, which show little, come last."""
-    if not runs:
-        raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
-    return dict(sorted(runs.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
 
 
 def _id(run: Run) -> str:

@@ -21,8 +21,8 @@ from analysis.articles.evaluate import (
     evaluate_claim,
     kind_of,
 )
-from analysis.articles.undecided import what_decides
-from analysis.data.load import Run, load_run
+from analysis.articles.sides import PUBLISHED_SIZE
+from analysis.data.load import Run, describe_dataset, load_run
 from analysis.formatting import format_measured, format_published
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
@@ -233,6 +233,42 @@ def _with_needs(
     name, claim = next(iter(claims.items()))
     machine, command = what_decides(name, claim, definitions[name], row.verdict, row.n)
     return replace(row, machine=machine, command=command)
+
+
+_BY_RESPONSE = {
+    "loads_": "a machine whose processor samples loads (perf mem), without a hypervisor",
+    "lower_device_": "a machine whose data lie on a stacked disk, such as LVM or LUKS",
+    "pass_last_tenth_": "a machine that nothing else uses for a day",
+    "pass_hike_": "a machine that nothing else uses for a day",
+}
+"""Machines by the beginning of a response's name."""
+_REPEATS, _MANY_REPEATS = 3, 10
+"""Repeats for a figure that rests on one trial, and for one whose interval is too wide."""
+
+
+def what_decides(
+    experiment: str,
+    claim: Mapping[str, Any],
+    definition: Mapping[str, Any],
+    verdict: str,
+    n: int,
+) -> tuple[str, str]:
+    """Return the machine that would decide a claim with this verdict, and the command."""
+    command = f"make experiment NAME={experiment} SIZE={PUBLISHED_SIZE}"
+    response = str(claim.get("response") or "")
+    if claim.get("over_boot"):
+        return "a machine that is restarted between two parts of the run", f"{command} RESUME=1"
+    for beginning, machine in _BY_RESPONSE.items():
+        if response.startswith(beginning):
+            return machine, command
+    if claim["rule"] == "decoded":
+        return "a kernel whose functions can be traced, such as the guest's", f"{command} HOST=vm"
+    if verdict == "undecided":
+        repeats = _REPEATS if n < 2 else _MANY_REPEATS
+        return "the same machine, with more repeats", f"{command} REPEATS={repeats}"
+    size = (definition.get("sizes") or {}).get(PUBLISHED_SIZE) or {}
+    data = describe_dataset(definition, PUBLISHED_SIZE) if size.get("dataset") else ""
+    return f"a real CPU{data and f' with memory and disk for {data}'}", command
 
 
 _OF_THE_RULE = ("rule", "published", "unit", "tolerance_factor", "needs")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -19,9 +19,9 @@ from analysis.cells import (
     treatments,
     trials_of,
 )
-from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import convert_response, format_quantity, treatment_label, unit_scale
-from analysis.stats import MedianSummary, blocked_ratio, quotient, summarise
+from analysis.stats import MedianSummary, blocked_ratio, median_of_known, quotient, summarise
 from pagecage.errors import PagecageError
 from pagecage.model.record_sections import SECTOR_BYTES
 from pagecage.model.run_files import read_lines
@@ -84,14 +84,6 @@ PUBLISHED_SIZE = "full"
 """The size at which a definition's figures were published."""
 
 
-@dataclass(frozen=True)
-class PerUnit:
-    """A time per unit of work, and the published one; empty if it is not known."""
-
-    measured: str
-    published: str
-
-
 def per_unit_heading(response: str) -> str | None:
     """Return the heading of the column: `per GiB`, `per call`, or None for other responses."""
     if response in _OF_THE_WHOLE:
@@ -99,52 +91,42 @@ def per_unit_heading(response: str) -> str | None:
     return "per call" if response in _OF_ALL_CALLS else None
 
 
-def per_unit(run: Run, cell: TreatmentCell) -> PerUnit:
-    """Return a cell's time per GiB of its files, or per record of its log."""
-    measured, work = "", _planned_gib(run, cell.treatment)
-    if cell.response not in _OF_THE_WHOLE:
+def per_unit(run: Run, cell: TreatmentCell) -> tuple[str, str]:
+    """Return a cell's time per GiB of its files, or per record of its log, and the published one.
+
+    A time per call is published as such. A time per GiB is known only if the treatment's files have
+    the size that the definition gives for the run. A text is empty if its time is not known.
+    """
+    is_per_call = cell.response in _OF_ALL_CALLS
+    response = "wall_per_call_us" if is_per_call else cell.response
+    claim = published_claims(run, response).get(treatment_label(cell.treatment))
+    if is_per_call:
         trials = trials_of(run.trials, cell.treatment)
-        records = [count for trial in trials if (count := trial.record.response.get("records"))]
-        work = statistics.median(records) if records else None
+        work = median_of_known(trial.record.response.get("records") or None for trial in trials)
+        of_article: float | None = 1.0
+    else:
+        planned = (one for one in run.plan["trials"] if dict(one["treatment"]) == dict(cell.treatment))
+        sizes = ((one.get("dataset"), one.get("files", 1)) for one in planned)
+        work = next((data["size_bytes"] * files / GIB for data, files in sizes if data), None)
+        is_as_defined = _defined_gib(run, run.plan["size"]) == work
+        of_article = _defined_gib(run, PUBLISHED_SIZE) if is_as_defined else None
+    measured, published = "", claim["published"] if claim else None
     if work and cell.summary:
         scaled = replace(cell.summary, middle=cell.summary.middle / work)
         measured = replace(cell, summary=scaled, killed=0).text
-    return PerUnit(measured, _published(run, cell))
-
-
-def _planned_gib(run: Run, treatment: Treatment) -> float | None:
-    for trial in run.plan["trials"]:
-        if dict(trial["treatment"]) == dict(treatment) and (dataset := trial.get("dataset")):
-            return float(dataset["size_bytes"] * trial.get("files", 1) / GIB)
-    return None
-
-
-def _published(run: Run, cell: TreatmentCell) -> str:
-    """Return the published time per unit.
-
-    A time per call is published as such. A time per GiB is known only if the treatment's files have
-    the size that the definition gives for the run.
-    """
-    gib: float | None = 1.0
-    response = "wall_per_call_us" if cell.response in _OF_ALL_CALLS else cell.response
-    claim = published_claims(run, response).get(treatment_label(cell.treatment))
-    if cell.response not in _OF_ALL_CALLS:
-        defined, gib = (_defined_gib(run, name) for name in (run.plan["size"], PUBLISHED_SIZE))
-        gib = gib if defined == _planned_gib(run, cell.treatment) else None
-    value = claim["published"] if claim else None
-    if claim is None or not isinstance(value, int | float) or not gib:
-        return ""
-    return format_quantity(cell.response, value * unit_scale(claim["unit"]) / gib)
+    if claim is None or not isinstance(published, int | float) or not of_article:
+        return measured, ""
+    figure = published * unit_scale(claim["unit"]) / of_article
+    return measured, format_quantity(cell.response, figure)
 
 
 def _defined_gib(run: Run, name: str) -> float | None:
-    size = (run.definition.get("sizes") or {}).get(name)
-    if not size or not isinstance(size.get("dataset"), str):
-        return None
-    try:
-        return parse_size_bytes(size["dataset"]) * int(size.get("files", 1)) / GIB
-    except PagecageError:
-        return None
+    """Return the data of a size of the definition in GiB; None if they have none."""
+    size = (run.definition.get("sizes") or {}).get(name) or {}
+    with suppress(PagecageError):
+        if isinstance(size.get("dataset"), str):
+            return parse_size_bytes(size["dataset"]) * int(size.get("files", 1)) / GIB
+    return None
 
 
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
@@ -172,7 +154,10 @@ _LOAD_LEVELS = ("ram", "l1", "l2", "peer_cache", "fill_buffer", "uncached", "unk
 
 
 def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
-    """Return a column of free(1) in bytes at `before` or `after`; None if a key is missing."""
+    """Return a column of free(1) in bytes, or its growth; None if a key is missing."""
+    if moment == "growth":
+        before, after = (_free_column(column, one, trial) for one in ("before", "after"))
+        return None if before is None or after is None else after - before
     signs = _FREE_COLUMNS[column]
     values = [counter(trial.record, moment, "host", "meminfo", key) for key in signs]
     if any(value is None for value in values):
@@ -180,9 +165,27 @@ def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
     return float(KIB * sum(s * v for s, v in zip(signs.values(), values, strict=True)))
 
 
-def _free_growth(column: str, trial: JudgedTrial) -> float | None:
-    before, after = (_free_column(column, moment, trial) for moment in ("before", "after"))
-    return None if before is None or after is None else after - before
+def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
+    counts = {one: trial.record.response.get(f"loads_{one}_samples") for one in _LOAD_LEVELS}
+    total, of_level = sum(filter(None, counts.values())), counts[level]
+    return None if of_level is None or not total else 100 * of_level / total
+
+
+def _figure_of_record(response: str, trial: JudgedTrial) -> float | None:
+    record = trial.record
+    match response:
+        case "optimal_io_size_bytes":
+            size = (record.device.queue_settings or {}).get("optimal_io_size")
+            return None if size is None else float(size)
+        case "position_computations":  # how often a whole pass computes the position of a block
+            blocks = (record.workload.end or {}).get("blocks")
+            covered = record.response.get("covered_fraction")
+            return float(blocks) / covered if blocks is not None and covered else None
+        case "repeat":
+            return float(record.repeat)
+    key, factor = _LOWER_RATES[response]
+    grown, seconds = difference(record, "lower_device", key), measured_seconds(record)
+    return None if grown is None or not seconds else factor * grown / seconds
 
 
 def _other_disks_fraction(trial: JudgedTrial) -> float | None:
@@ -197,39 +200,18 @@ def _other_disks_fraction(trial: JudgedTrial) -> float | None:
     return max(0.0, 1 - sectors * SECTOR_BYTES / (all_kib * KIB))
 
 
-def _optimal_io_size(trial: JudgedTrial) -> float | None:
-    size = (trial.record.device.queue_settings or {}).get("optimal_io_size")
-    return None if size is None else float(size)
-
-
-def _position_computations(trial: JudgedTrial) -> float | None:
-    """Return how often a whole pass computes the position of a block."""
-    blocks = (trial.record.workload.end or {}).get("blocks")
-    covered = trial.record.response.get("covered_fraction")
-    return float(blocks) / covered if blocks is not None and covered else None
-
-
-def _lower_rate(key: str, factor: int, trial: JudgedTrial) -> float | None:
-    grown = difference(trial.record, "lower_device", key)
-    seconds = measured_seconds(trial.record)
-    return None if grown is None or not seconds else factor * grown / seconds
-
-
-def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
-    counts = {one: trial.record.response.get(f"loads_{one}_samples") for one in _LOAD_LEVELS}
-    total, of_level = sum(filter(None, counts.values())), counts[level]
-    return None if of_level is None or not total else 100 * of_level / total
-
-
 _FROM_RECORD: Mapping[str, Callable[[JudgedTrial], float | None]] = {
-    **{f"free_{name}_growth_bytes": partial(_free_growth, name) for name in _FREE_COLUMNS},
-    **{f"free_{one}_before_bytes": partial(_free_column, one, "before") for one in _FREE_COLUMNS},
-    **{name: partial(_lower_rate, key, factor) for name, (key, factor) in _LOWER_RATES.items()},
+    **{
+        f"free_{name}_{moment}_bytes": partial(_free_column, name, moment)
+        for name in _FREE_COLUMNS
+        for moment in ("growth", "before")
+    },
     **{f"loads_{one}_samples_percent": partial(_samples_percent, one) for one in _LOAD_LEVELS},
+    **{
+        name: partial(_figure_of_record, name)
+        for name in (*_LOWER_RATES, "optimal_io_size_bytes", "position_computations", "repeat")
+    },
     "other_disks_read_fraction": _other_disks_fraction,
-    "optimal_io_size_bytes": _optimal_io_size,
-    "position_computations": _position_computations,
-    "repeat": lambda trial: float(trial.record.repeat),
 }
 """Functions by the name of the response."""
 

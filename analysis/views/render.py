@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.figures.style import drawing_style
-from analysis.views.html import svg_html
+from analysis.views.html import PAGE_POLICY, SKIP_LINK, svg_html
 from analysis.views.notebook import Results
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
@@ -149,9 +149,15 @@ def run_cells(
         with redirect_stdout(streams["stdout"]), redirect_stderr(streams["stderr"]):
             try:
                 value = _value(cell["source"], f"<cell {number}>", namespace)
-                outputs = [*more_outputs(value)] or _outputs_of(value, number)
-            except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
-                raised = error
+                outputs = [*more_outputs(value)]
+                if value is not None and not outputs:
+                    as_html = getattr(value, "_repr_html_", lambda: None)()
+                    data = {"text/html": as_html} if as_html is not None else {}
+                    about = {"output_type": "execute_result", "execution_count": number}
+                    data["text/plain"] = repr(value)
+                    outputs = [{**about, "metadata": {}, "data": data}]
+            except Exception as failure:  # noqa: BLE001 - whatever a cell raises is its output
+                raised = failure
         cell["execution_count"] = number
         cell["outputs"] = [
             {"output_type": "stream", "name": name, "text": text}
@@ -163,19 +169,10 @@ def run_cells(
             for _ in range(_OUR_FRAMES):
                 frames = frames.tb_next if frames and frames.tb_next else frames
             lines = "".join(traceback.format_exception(type(raised), raised, frames)).splitlines()
-            about = {"ename": type(raised).__name__, "evalue": str(raised), "traceback": lines}
-            cell["outputs"].append({"output_type": "error", **about})
+            error = {"ename": type(raised).__name__, "evalue": str(raised), "traceback": lines}
+            cell["outputs"].append({"output_type": "error", **error})
             return raised
     return None
-
-
-def _outputs_of(value: object, number: int) -> list[Cell]:
-    if value is None:
-        return []
-    as_html = getattr(value, "_repr_html_", lambda: None)()
-    data = {**({"text/html": as_html} if as_html is not None else {}), "text/plain": repr(value)}
-    about = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
-    return [{**about, "data": data}]
 
 
 def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
@@ -289,7 +286,7 @@ def _message(heading: str, told: str, source: str = "") -> Cell:
 
 
 HERE = Path(__file__).resolve().parents[1]
-SOURCE = HERE / "notebooks" / "experiment.py"
+SOURCE = HERE / "notebooks" / "report.py"
 TEMPLATES = HERE / "templates" / "offline"
 NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
 
@@ -339,8 +336,6 @@ def render(
 def export(document: Mapping[str, Any], title: str, *, with_code: bool = False) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
-
-    from analysis.views.html import PAGE_POLICY, SKIP_LINK  # late: it imports matplotlib
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

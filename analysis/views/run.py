@@ -388,11 +388,9 @@ def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
 
 
 def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
-    found = per_unit(run, cell) if heading is not None else None
-    if found is None or not found.measured:
-        return ""
-    published = f" ({found.published})" if found.published else ""
-    return f"{heading} {found.measured}{published}".strip()
+    measured, published = per_unit(run, cell) if heading is not None else ("", "")
+    known = f" ({published})" if published else ""
+    return f"{heading} {measured}{known}".strip() if measured else ""
 
 
 def as_json(run: Run) -> dict[str, Any]:
