@@ -74,14 +74,11 @@ class CommonSpread:
 
     @property
     def sentence(self) -> str:
+        exceptions = "" if self.is_of_all else " unless noted"
         if self.n == 1:
-            return f"one trial each{self._exceptions}"
+            return f"one trial each{exceptions}"
         kind = "range" if self.kind == RANGE else f"{self.kind} interval"
-        return f"medians; below, the {kind} of {self.n} trials{self._exceptions}"
-
-    @property
-    def _exceptions(self) -> str:
-        return "" if self.is_of_all else " unless noted"
+        return f"medians; below, the {kind} of {self.n} trials{exceptions}"
 
 
 @dataclass(frozen=True)
@@ -417,16 +414,9 @@ class BindingCause:
         return ", ".join(filter(None, (self.words, self.share)))
 
     @property
-    def _worst(self) -> tuple[Treatment, Diagnosis]:
+    def worst(self) -> tuple[Treatment, Diagnosis]:
+        """The treatment that it held back for the greatest share of the time."""
         return max(self.diagnoses, key=lambda pair: pair[1].share or 0)
-
-    @property
-    def example(self) -> str:
-        return treatment_label(self._worst[0])
-
-    @property
-    def sentence(self) -> str:
-        return self._worst[1].sentence
 
 
 _CAUSES = {
@@ -446,8 +436,8 @@ def causes(run: Run) -> list[BindingCause]:
         words = _CAUSES.get(one.bound_by, one.bound_by.replace("_", " "))
         place = " of ".join(filter(None, (one.property, one.disk and f"disk {one.disk}")))
         found[f"{words} ({place})" if place else words].append((treatment, one))
-    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
-    return [BindingCause(words, tuple(diagnoses)) for words, diagnoses in ordered]
+    made = [BindingCause(words, tuple(diagnoses)) for words, diagnoses in found.items()]
+    return sorted(made, key=lambda cause: -len(cause.diagnoses))
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:

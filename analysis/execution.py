@@ -20,10 +20,10 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from analysis.data.load import opened
 from analysis.run_frames import EXPERIMENTS, STORED, find_run
 from analysis.views.render import HERE, export, notebook, read_source, with_parameters
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
 from pagecage.errors import EXIT_FAILED, EXIT_OK, PagecageError
 from pagecage.model.published_figures import read_definitions, read_titles
 from pagecage.model.run_files import read_plan
@@ -110,10 +110,7 @@ def execute_article(article: str, source: Path, bundles: Path) -> Any:
 def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
     paths = [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}"))
     for path in paths:
-        with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
-            folder = path
-            if path.is_file():
-                unpack(path, folder := Path(scratch) / "run")
+        with opened(path) as folder:
             plan = read_plan(folder)
         title = f"{plan['experiment']} · {plan['run_id']}"
         source = run_notebook(plan)

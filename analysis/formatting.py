@@ -32,17 +32,11 @@ _BYTES = {
     "pages": LEAST_PAGE_BYTES,  # of articles, all about x86-64
 }
 _COUNTS = {
-    "x": 1.0,
-    "count": 1.0,
-    "1/s": 1.0,
-    "k/s": 1e3,
-    "IOPS": 1.0,
-    "fraction": 1.0,
-    "%": 0.01,
-    "lines": 1.0,
+    **dict.fromkeys(("x", "count", "1/s", "IOPS", "fraction", "lines", "version"), 1.0),
     "count x MiB": 1.0,
     "count x MB": 1.0,
-    "version": 1.0,
+    "k/s": 1e3,
+    "%": 0.01,
 }
 _WORDS = dict.fromkeys(("qual", "outcome", "flags", "hex", "dec", "bool"), 1.0)
 _SCALE: dict[str, float] = {

@@ -210,11 +210,7 @@ def _stored_runs(runs: Path, bundles: Path | None) -> Iterator[Sequence[Run]]:
 
 
 def scorecard(
-    runs: Path,
-    bundles: Path | None,
-    experiment: str | None,
-    form: str,
-    others: Sequence[Path] = (),
+    runs: Path, bundles: Path | None, experiment: str | None, form: str, others: Sequence[Path] = ()
 ) -> str:
     """Return the published figures with the results of stored runs, and of others' bundles."""
     require_tested(read_rows(TOP / "experiments"), experiment)

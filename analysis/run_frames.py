@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +15,11 @@ import pandas as pd
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.ratios import hosted_scorecard
-from analysis.articles.sides import sides_of, summarise_sides
-from analysis.cells import claim_trials, median_columns, median_row, treatments
+from analysis.articles.sides import included_ratio
+from analysis.cells import median_columns, median_row, treatments
 from analysis.data import frames
-from analysis.data.load import bundled_runs, include_by_name, load_run
+from analysis.data.load import bundled_runs, include_by_name, load_run, opened
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
 from pagecage.checkout import RUNS, TOP
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows
@@ -65,12 +63,9 @@ class RunFrames:
         PagecageError if there is no such run, if it has no record, and for a name in `include` that
         selects no excluded trial.
         """
-        path = find_run(source, bundles)
-        if path.is_file():
-            scratch = tempfile.mkdtemp(prefix="pagecage-bundle-")
-            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-            bundle, path = path, Path(scratch) / path.name.removesuffix(SUFFIX)
-            unpack(bundle, path)
+        stack = ExitStack()
+        weakref.finalize(self, stack.close)
+        path = stack.enter_context(opened(find_run(source, bundles)))
         self.run = include_by_name(load_run(path), include)
 
     @property
@@ -155,14 +150,9 @@ class RunFrames:
         others = {name: levels for name, levels in self.factors.items() if name not in fixed}
         rows = []
         for levels in itertools.product(*others.values()):
-            common = dict(zip(others, levels, strict=True))
-            table = {
-                "response": response or self.response,
-                "where": {**common, **over},
-                "over": {**common, **under},
-            }
-            sides = [claim_trials(side, table) for side in sides_of(self.run, table)]
-            if found := summarise_sides(self.run, table, sides):
+            common, name = dict(zip(others, levels, strict=True)), response or self.response
+            sides = {**common, **over}, {**common, **under}
+            if found := included_ratio(self.run, name, *sides):
                 rows.append([*levels, found.middle, found.low, found.high, found.kind, found.n])
         columns = [*others, "ratio", "low", "high", "kind", "n"]
         return self._with_ordered_levels(pd.DataFrame(rows, columns=columns))

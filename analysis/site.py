@@ -26,18 +26,8 @@ from analysis.articles.pages import (
     coverage,
     host_table,
 )
-from analysis.articles.ratios import (
-    HostedScorecard,
-    hosted_scorecard,
-    run_by_experiment,
-)
-from analysis.articles.scorecard import (
-    VERDICTS,
-    Deviation,
-    Scorecard,
-    ScoredClaim,
-    count_verdicts,
-)
+from analysis.articles.ratios import HostedScorecard, hosted_scorecard, run_by_experiment
+from analysis.articles.scorecard import VERDICTS, Deviation, Scorecard, ScoredClaim, count_verdicts
 from analysis.articles.tables import (
     MEANINGS,
     Column,

@@ -86,7 +86,21 @@ def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
     ]
     titles = ["experiment", "response", "guest / native", "range", "treatments"]
     blocks: list[Block] = [Paragraph(_INTRODUCTION)]
-    blocks += [*_loads(checks), Heading("3. Credits"), Paragraph(_CREDITS), _credits(checks)]
+    buckets = [
+        [
+            check.name,
+            one["limit"],
+            f"{one['expected_drain_seconds']:.2f} s",
+            "not reached" if one["drain_seconds"] is None else f"{one['drain_seconds']:.2f} s",
+            f"{one['base_per_second']:,.0f}",
+            "" if one["refill_per_second"] is None else f"{one['refill_per_second']:,.0f}",
+        ]
+        for check in checks
+        for one in check.credits
+    ]
+    heads = ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"]
+    blocks += [*_loads(checks), Heading("3. Credits"), Paragraph(_CREDITS)]
+    blocks += [make_table(heads, buckets)]
     blocks += [Heading("4. The emulated guest beside a real CPU"), Paragraph(_HOSTS)]
     blocks += [make_table(titles, hosts)]
     blocks += [Heading("5. Tails at the cap"), Paragraph(_TAILS), *_tails(runs)]
@@ -138,27 +152,11 @@ def _origin(checks: Sequence[VolumeCheck]) -> str:
     return f"Commits with which the volumes were checked: {listed or 'none'}."
 
 
-def _credits(checks: Sequence[VolumeCheck]) -> Table:
-    rows = [
-        [
-            check.name,
-            one["limit"],
-            f"{one['expected_drain_seconds']:.2f} s",
-            "not reached" if one["drain_seconds"] is None else f"{one['drain_seconds']:.2f} s",
-            f"{one['base_per_second']:,.0f}",
-            "" if one["refill_per_second"] is None else f"{one['refill_per_second']:,.0f}",
-        ]
-        for check in checks
-        for one in check.credits
-    ]
-    titles = ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"]
-    return make_table(titles, rows)
-
-
 def _tails(runs: Sequence[Run]) -> Iterator[Block]:
     for run in [run for run in runs if run.plan["experiment"] == "cap-latency"][-1:]:
+        names = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
         rows = [
-            [*one.values(), *(make_cell(run, one, name).text for name in _TAIL_RESPONSES)]
+            [*one.values(), *(make_cell(run, one, name).text for name in names)]
             for one in sorted(treatments(run), key=lambda one: tuple(one.values()))
         ]
         yield make_table([*run.factors, "reads a second", "p50", "p99", "p99.9"], rows)
@@ -172,9 +170,6 @@ def _tails(runs: Sequence[Run]) -> Iterator[Block]:
                 tone="soft",
                 marker="•",
             )
-
-
-_TAIL_RESPONSES = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
 
 
 _SCORECARD_INTRODUCTION = (
@@ -203,21 +198,16 @@ def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()
         if counts[verdict]:
             text = f"{verdict_words(verdict)}: {MEANINGS[verdict]}"
             blocks.append(Paragraph(text, marker="•"))
-    blocks += [Heading("By article"), article_table(scored), *_remarks(scored)]
+    blocks += [Heading("By article"), article_table(scored)]
+    articles = sorted(card.articles.items())
+    remarks = ((article, about.get("remark")) for article, about in articles)
+    blocks += [Paragraph(f"{name}: {text}", marker="•") for name, text in remarks if text]
     blocks += [Heading("By host"), host_table(scored), *other_machines(scored)]
     blocks += [*causes_and_needs(card, deviations), Heading("Runs")]
-    measured = [row.run for row in scored.with_figure()]
-    if scored.runs:
-        blocks.append(_run_table([run for _, run in sorted(scored.runs.items())], measured))
-    else:
-        blocks.append(Paragraph("There is no bundle of a run yet."))
+    measured, runs = [row.run for row in scored.with_figure()], sorted(scored.runs.items())
+    nothing = Paragraph("There is no bundle of a run yet.")
+    blocks.append(_run_table([run for _, run in runs], measured) if runs else nothing)
     return Report("Scorecard of the published figures", tuple(blocks))
-
-
-def _remarks(scored: HostedScorecard) -> Iterator[Block]:
-    for article, about in sorted(scored.card.articles.items()):
-        if remark := about.get("remark"):
-            yield Paragraph(f"{article}: {remark}", marker="•")
 
 
 def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None) -> Table:
@@ -231,9 +221,27 @@ def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None
     return make_table(["experiment", "run", "size", "host", "kernel", *more], rows)
 
 
-def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> tuple[Block, ...]:
-    """Return what does not hold, by cause, and what is undecided, by what would decide it."""
-    return (*_not_held(card.rows, deviations), *_undecided(card.rows))
+def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> Iterator[Block]:
+    """Yield what does not hold, by cause, and what is undecided, by what would decide it."""
+    yield from _not_held(card.rows, deviations)
+    needed: dict[tuple[str, str], list[str]] = {}
+    untestable: dict[str, list[str]] = {}
+    for row in card.rows:
+        if row.machine is not None and row.command is not None:
+            needed.setdefault((row.machine, row.command), []).append(row.id)
+        elif row.verdict == "untestable":
+            untestable.setdefault(row.reason, []).append(row.id)
+    if needed:
+        yield Heading("Undecided, and what would decide it")
+        lines = [
+            [format_id_ranges(ids), str(len(ids)), machine, f"`{command}`"]
+            for (machine, command), ids in sorted(needed.items())
+        ]
+        yield make_table(["figures", "rows", "machine", "command"], lines)
+    if untestable:
+        yield Heading("Untestable")
+        lines = [[format_id_ranges(ids), reason] for reason, ids in untestable.items()]
+        yield make_table(["figures", "reason"], lines)
 
 
 def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
@@ -266,28 +274,6 @@ def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> I
         yield Paragraph(f"Without a cause so far: {format_id_ranges(left)}.")
 
 
-def _undecided(rows: Sequence[ScoredClaim]) -> Iterator[Block]:
-    """Yield what is undecided, with the machine and the command that would decide it."""
-    needed: dict[tuple[str, str], list[str]] = {}
-    untestable: dict[str, list[str]] = {}
-    for row in rows:
-        if row.machine is not None and row.command is not None:
-            needed.setdefault((row.machine, row.command), []).append(row.id)
-        elif row.verdict == "untestable":
-            untestable.setdefault(row.reason, []).append(row.id)
-    if needed:
-        yield Heading("Undecided, and what would decide it")
-        lines = [
-            [format_id_ranges(ids), str(len(ids)), machine, f"`{command}`"]
-            for (machine, command), ids in sorted(needed.items())
-        ]
-        yield make_table(["figures", "rows", "machine", "command"], lines)
-    if untestable:
-        yield Heading("Untestable")
-        lines = [[format_id_ranges(ids), reason] for reason, ids in untestable.items()]
-        yield make_table(["figures", "reason"], lines)
-
-
 def coverage(scored: HostedScorecard) -> Paragraph:
     """Return how many rows have a measured figure, from how many runs, and how many need none."""
     measured, rows, runs = len(scored.with_figure()), scored.card.rows, len(scored.runs)
@@ -300,9 +286,6 @@ def coverage(scored: HostedScorecard) -> Paragraph:
     )
 
 
-_GROUPS = ("held", "not_held")
-
-
 def article_table(scored: HostedScorecard) -> Table:
     lines = []
     for article in dict.fromkeys(row.article for row in scored.card.rows):
@@ -310,7 +293,7 @@ def article_table(scored: HostedScorecard) -> Table:
         cells = []
         for kind in (MECHANISM, ABSOLUTE):
             counts = count_verdicts(row for row in rows if row.counts_as == kind)
-            decided = [counts[verdict] for verdict in _GROUPS]
+            decided = [counts[verdict] for verdict in ("held", "not_held")]
             cells += [*map(str, decided), str(counts["all"] - sum(decided))]
         constructions = sum(row.counts_as == CONSTRUCTION for row in rows)
         title = scored.card.articles[article]["title"]
@@ -332,14 +315,13 @@ _ANSWERS_INTRODUCTION = (
     (
         "The articles that the experiments retrace raise more questions than they answer. Each"
         " question has a number, and one or more experiments define sentences for it with a place"
-        " for a measured figure (`[[findings]]`). The page in the documents is"
-        " generated by `pagecage articles answers --bundles docs/runs --markdown`."
+        " for a measured figure (`[[findings]]`). The page in the documents is generated by"
+        " `pagecage articles answers --bundles docs/runs --markdown`."
     ),
     (
         "Each figure names the experiment that measured it; the runs, with their hosts, kernels and"
-        " sizes, are listed at the end. A ratio has the interval of a rank test, or the range"
-        " if there are too few trials. Figures of excluded trials do not answer a"
-        " question."
+        " sizes, are listed at the end. A ratio has the interval of a rank test, or the range if"
+        " there are too few trials. Figures of excluded trials do not answer a question."
     ),
 )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
 from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
-from analysis.articles.sides import is_within_factor, sides_of, summarise_sides
-from analysis.cells import claim_trials, included_values, treatments
+from analysis.articles.sides import included_ratio, is_within_factor
+from analysis.cells import included_values, treatments
 from analysis.data.load import Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
 from analysis.stats import MedianSummary
@@ -76,16 +77,13 @@ class GuestRatio:
 
 def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
     """Return the ratios of each experiment that has a run of the same size on both hosts."""
-
-    def key(run: Run) -> tuple[str, str]:
-        return run.plan["experiment"], run.plan["size"]
-
-    found = []
-    for (experiment, _), group in groupby(sorted(runs, key=key), key):
-        last = {run.is_emulated: run for run in group}
-        if len(last) < 2:
+    found, last = [], defaultdict[tuple[str, str], dict[bool, Run]](dict)
+    for run in runs:
+        last[run.plan["experiment"], run.plan["size"]][run.is_emulated] = run
+    for (experiment, _), by_kind in sorted(last.items(), key=lambda item: item[0]):
+        if len(by_kind) < 2:
             continue
-        native, guest = last[False], last[True]
+        native, guest = by_kind[False], by_kind[True]
         for response in dict.fromkeys((native.response, *_RESPONSES)):
             pairs = [
                 [included_values(run, treatment, response) for run in (guest, native)]
@@ -125,19 +123,24 @@ def ratio_tables(run: Run) -> list[RatioGrid]:
     """Return the tables of the run's definition that have at least one ratio."""
     found = []
     for table in run.definition.get("ratio_tables", []):
-        rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
-        ratios = {
-            (row, column): ratio
-            for row in rows
-            for column in columns
-            if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
-        }
+        ratios = {}
+        response = table.get("response") or run.response
+        for key in itertools.product(run.factors[table["rows"]], run.factors[table["columns"]]):
+            place = {table["rows"]: key[0], table["columns"]: key[1]}
+            common = {**table.get("where", {}), **place}
+            over, under = {**common, **table["of"]}, {**common, **table["over"]}
+            if ratio := included_ratio(run, response, over, under):
+                ratios[key] = ratio
         if ratios:
+            rows, columns = (
+                tuple(level for level in run.factors[table[name]] if level in used)
+                for name, used in zip(("rows", "columns"), zip(*ratios, strict=True), strict=True)
+            )
             grid = RatioGrid(
                 table["title"],
                 table.get("about", ""),
-                tuple(row for row in rows if any(key[0] == row for key in ratios)),
-                tuple(column for column in columns if any(key[1] == column for key in ratios)),
+                rows,
+                columns,
                 table["rows"],
                 table["columns"],
                 ratios,
@@ -146,17 +149,6 @@ def ratio_tables(run: Run) -> list[RatioGrid]:
             )
             found.append(grid)
     return found
-
-
-def _ratio(run: Run, table: Mapping[str, Any], place: Mapping[str, str]) -> MedianSummary | None:
-    common = {**table.get("where", {}), **place}
-    sides = {
-        "response": table.get("response") or run.response,
-        "where": {**common, **table["of"]},
-        "over": {**common, **table["over"]},
-    }
-    eligible = [claim_trials(side, sides) for side in sides_of(run, sides)]
-    return summarise_sides(run, sides, eligible)
 
 
 REAL_CPU, EMULATED_GUEST, WITHOUT_RUN = "real CPU", "emulated guest", "without a run"

@@ -247,11 +247,7 @@ _REPEATS, _MANY_REPEATS = 3, 10
 
 
 def what_decides(
-    experiment: str,
-    claim: Mapping[str, Any],
-    definition: Mapping[str, Any],
-    verdict: str,
-    n: int,
+    experiment: str, claim: Mapping[str, Any], definition: Mapping[str, Any], verdict: str, n: int
 ) -> tuple[str, str]:
     """Return the machine that would decide a claim with this verdict, and the command."""
     command = f"make experiment NAME={experiment} SIZE={PUBLISHED_SIZE}"

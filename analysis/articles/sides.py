@@ -13,6 +13,7 @@ from typing import Any
 
 from analysis.cells import (
     TreatmentCell,
+    claim_trials,
     included_values,
     published_claims,
     response_value,
@@ -105,7 +106,9 @@ def per_unit(run: Run, cell: TreatmentCell) -> tuple[str, str]:
         work = median_of_known(trial.record.response.get("records") or None for trial in trials)
         of_article: float | None = 1.0
     else:
-        planned = (one for one in run.plan["trials"] if dict(one["treatment"]) == dict(cell.treatment))
+        planned = (
+            one for one in run.plan["trials"] if dict(one["treatment"]) == dict(cell.treatment)
+        )
         sizes = ((one.get("dataset"), one.get("files", 1)) for one in planned)
         work = next((data["size_bytes"] * files / GIB for data, files in sizes if data), None)
         is_as_defined = _defined_gib(run, run.plan["size"]) == work
@@ -348,6 +351,15 @@ def summarise_sides(
         n = min(len(ones), len(others[0]))
         return MedianSummary(n, median(ones) - median(others[0]), low, high, "range")
     return extreme_summary(statistic, ones) if is_extreme else summarise(ones)
+
+
+def included_ratio(
+    run: Run, response: str, over: Mapping[str, str], under: Mapping[str, str]
+) -> MedianSummary | None:
+    """Return the ratio of the included trials with the levels `over` to those with `under`."""
+    table = {"response": response, "where": over, "over": under}
+    sides = [claim_trials(side, table) for side in sides_of(run, table)]
+    return summarise_sides(run, table, sides)
 
 
 def _rows(

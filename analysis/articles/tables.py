@@ -36,16 +36,7 @@ from analysis.formatting import (
     format_verdict,
 )
 from pagecage.model.published_figures import PublishedFigure
-from pagecage.report.model import (
-    Block,
-    Cell,
-    Heading,
-    Paragraph,
-    Report,
-    Table,
-    Tone,
-    make_table,
-)
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,36 +25,32 @@ SHORT_SECONDS = 3.0
 
 def trial_frame(run: Run) -> pd.DataFrame:
     """Return one row per trial: factors, outcome, responses, verdicts, reasons for exclusion."""
-    columns = [_trial_columns(trial) for trial in run.trials]
-    if clash := set(run.factors) & set(columns[0]):
-        raise PagecageError(
-            f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
-        )
-    records = [trial.record for trial in run.trials]
-    return pd.DataFrame(
-        {**record.treatment, **of_trial, **record.response}
-        for record, of_trial in zip(records, columns, strict=True)
-    )
-
-
-def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
-    record, verdicts = trial.record, trial.verdicts
-    return {
-        "trial_id": record.trial_id,
-        "treatment": treatment_label(record.treatment),
-        "repeat": record.repeat,
-        "position": record.position,
-        "attempt": record.attempt,
-        "outcome": record.outcome,
-        "is_included": trial.is_included,
-        "reasons": "; ".join(verdicts.reasons),
-        "limits": ", ".join(f"{limit_title(limit)} {limit.verdict}" for limit in verdicts.limits),
-        "cache_state": verdicts.cache_state_reached.verdict,
-        "host_quiet": verdicts.host_quiet.verdict,
-        "binding_limit": verdicts.binding_limit.verdict,
-        "floor_closeness": verdicts.floor.closeness,
-        "error": record.error or "",
-    }
+    rows = []
+    for trial in run.trials:
+        record, verdicts = trial.record, trial.verdicts
+        limits = (f"{limit_title(limit)} {limit.verdict}" for limit in verdicts.limits)
+        row = {
+            "trial_id": record.trial_id,
+            "treatment": treatment_label(record.treatment),
+            "repeat": record.repeat,
+            "position": record.position,
+            "attempt": record.attempt,
+            "outcome": record.outcome,
+            "is_included": trial.is_included,
+            "reasons": "; ".join(verdicts.reasons),
+            "limits": ", ".join(limits),
+            "cache_state": verdicts.cache_state_reached.verdict,
+            "host_quiet": verdicts.host_quiet.verdict,
+            "binding_limit": verdicts.binding_limit.verdict,
+            "floor_closeness": verdicts.floor.closeness,
+            "error": record.error or "",
+        }
+        if clash := set(run.factors) & set(row):
+            raise PagecageError(
+                f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
+            )
+        rows.append({**record.treatment, **row, **record.response})
+    return pd.DataFrame(rows)
 
 
 def trace_frame(run: Run) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,12 @@ _SCALE = {
     "kB": 1e3,
     "MB": 1e6,
     "GB": 1e9,
-    "KiB": 1024.0,
-    "MiB": 1024.0**2,
-    "GiB": 1024.0**3,
     "K": 1024.0,
     "k": 1024.0,
+    "KiB": 1024.0,
     "M": 1024.0**2,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
     "us": 1e-6,
     "ms": 1e-3,
     "s": 1.0,
@@ -184,15 +184,17 @@ class JudgedTrial:
     @property
     def is_valid_apart_from_noise(self) -> bool:
         """True if no reason other than host noise excludes it."""
-        return self.verdicts.is_data_point and all(
-            r.startswith("host not quiet") for r in self.verdicts.reasons
-        )
+        return self.verdicts.is_data_point and self._is_only_noise
 
     @property
     def is_ended_apart_from_noise(self) -> bool:
         """True if it ended with or without a right answer, and noise alone excludes it."""
         has_ended = self.verdicts.is_data_point or self.record.outcome == "wrong_answer"
-        return has_ended and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+        return has_ended and self._is_only_noise
+
+    @property
+    def _is_only_noise(self) -> bool:
+        return all(reason.startswith("host not quiet") for reason in self.verdicts.reasons)
 
     @property
     def is_wrong(self) -> bool:
@@ -307,6 +309,8 @@ def planned_and_recorded(
 
 
 class _JudgedRecords:
+    """The last records of a run's trials, each judged once."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._others: Mapping[str, Sequence[Record]] = {}
@@ -357,11 +361,22 @@ def with_included(run: Run, trial_ids: Collection[str]) -> Run:
 
 
 @contextmanager
+def opened(source: Path) -> Iterator[Path]:
+    """Yield the folder of a run; a bundle is unpacked into a temporary one."""
+    if not source.is_file():
+        yield source
+        return
+    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+        unpack(source, folder := Path(scratch) / source.name.removesuffix(SUFFIX))
+        yield folder
+
+
+@contextmanager
 def bundled_runs(*places: Path) -> Iterator[list[Run]]:
     """Load the run of every bundle; a place is a bundle, or a folder of them in their order.
 
-    The runs' files exist within the context only. A folder without bundles gives no run. Raises
-    PagecageError if a place does not exist, and for an invalid bundle or run.
+    The runs' files exist within the context only. Raises PagecageError if a place does not exist,
+    and for an invalid bundle or run.
     """
     bundles: list[Path] = []
     for place in places:
@@ -370,16 +385,14 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
             hint = "pagecage export RUN --out FOLDER/FILE"
             raise PagecageError(f"{place} is not a folder or a bundle", hint)
         bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
-    with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
+    with ExitStack() as stack:
         runs = []
-        for number, bundle in enumerate(bundles):
-            target = Path(scratch) / str(number) / bundle.name.removesuffix(SUFFIX)
-            target.parent.mkdir()
-            unpack(bundle, target)
+        for bundle in bundles:
+            folder = stack.enter_context(opened(bundle))
             try:
-                runs.append(load_run(target))
+                runs.append(load_run(folder))
             except PagecageError as error:
-                reason = str(error).partition("\n")[0].replace(str(target), bundle.name)
+                reason = str(error).partition("\n")[0].replace(str(folder), bundle.name)
                 hint = f"remove {bundle}, or bundle its run again"
                 raise PagecageError(reason, hint) from None
         yield runs

@@ -174,11 +174,7 @@ def _format_stack(
 
 
 def _draw_lines(
-    axes: Axes,
-    trace_df: pd.DataFrame,
-    iostat_df: pd.DataFrame,
-    column: str,
-    style: TreatmentStyle,
+    axes: Axes, trace_df: pd.DataFrame, iostat_df: pd.DataFrame, column: str, style: TreatmentStyle
 ) -> None:
     """Draw the 10 Hz series as one line per trial, and iostat's as markers."""
     if trials := list(_thinned(trace_df, column)):

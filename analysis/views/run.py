@@ -321,9 +321,10 @@ def cause_row(cause: BindingCause) -> list[str]:
     """Return a cause with its share of the time, its treatments, and its explanation."""
     names = [treatment_label(treatment) for treatment, _ in cause.diagnoses]
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    example = f"{cause.example}: {cause.sentence}" if len(names) > 1 else cause.sentence
+    treatment, worst = cause.worst
+    example = f"{treatment_label(treatment)}: " if len(names) > 1 else ""
     listed = "; ".join([*names[:_MOST_NAMED], *more])
-    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example]
+    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example + worst.sentence]
 
 
 _MOST_NAMED = 6
