@@ -90,16 +90,11 @@ def run_or_baseline(path: Path) -> Run:
     return load_baseline(path) if path.is_file() else load_run(path)
 
 
+_DETAILS = ("clock_error_seconds", "start_seconds", "kept_since_unix_seconds", "up_seconds")
 _TRANSIENT = frozenset(
     {
-        "boot_id",
-        "free_bytes",
-        "machine.state_id",
-        "machine.restore_seq",
-        "machine.details.clock_error_seconds",
-        "machine.details.start_seconds",
-        "machine.details.kept_since_unix_seconds",
-        "machine.details.up_seconds",
+        *("boot_id", "free_bytes", "machine.state_id", "machine.restore_seq"),
+        *(f"machine.details.{name}" for name in _DETAILS),
     }
 )
 """Facts that differ between any two starts of the same machine."""
@@ -192,8 +187,8 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
-    found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
-    return list(found)
+    """Return each reason for which a run is not comparable with the first one."""
+    return list(dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run)))
 
 
 def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
@@ -218,12 +213,11 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
 
 
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
-    names = [run.plan["experiment"] for run in (first, other)]
-    if names[0] != names[1]:
-        yield Incompatibility("experiment", f"one is of {names[0]}, the other of {names[1]}")
-    if first.response != other.response:
-        reason = f"one is about {first.response}, the other about {other.response}"
-        yield Incompatibility("experiment", reason)
+    names = first.plan["experiment"], other.plan["experiment"]
+    for word, (one, two) in (("of", names), ("about", (first.response, other.response))):
+        if one != two:
+            reason = f"one is {word} {one}, the other {word} {two}"
+            yield Incompatibility("experiment", reason)
     ones, others = _trials(first), _trials(other)
     for what, keys, difference in (
         ("dataset", _DATA, "read different data"),
@@ -234,12 +228,12 @@ def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
         if differing:
             count = f"{len(differing)} of {len(ones)} treatments"
             yield Incompatibility(what, f"{count} {difference} ({differing[0]})")
-    kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
-    if kernels[0] != kernels[1]:
-        yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
-    emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
-    if emulated[0] != emulated[1]:
-        yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
+    one, two = (facts_of(run).get("kernel", "not known") for run in (first, other))
+    if one != two:
+        yield Incompatibility("kernel", f"kernel {one} against {two}")
+    one, two = (_all(trial.record.emulated for trial in run.trials) for run in (first, other))
+    if one != two:
+        yield Incompatibility("emulation", f"emulated: {one} against {two}")
 
 
 @dataclass(frozen=True)
@@ -353,25 +347,22 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: 
 def _overall(
     runs: Sequence[Run], common: Sequence[Treatment], response: str
 ) -> tuple[MedianSummary | None, ...]:
-    blocks = []
-    for run in runs:
-        found: dict[int, dict[str, list[float]]] = defaultdict(dict)
+    blocks = [defaultdict[int, dict[str, list[float]]](dict) for _ in runs]
+    for run, found in zip(runs, blocks, strict=True):
         for treatment in common:
             for number, values in included_by_block(run, treatment, response).items():
                 found[number][treatment_label(treatment)] = values
-        blocks.append([found[number] for number in sorted(found)])
-    return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
+    first, *others = ([found[number] for number in sorted(found)] for found in blocks)
+    return tuple(overall_ratio(other, first) for other in others)
 
 
 def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateResult]:
     for row in rows:
-        first, *others = row.cells
-        for index, change in enumerate(row.changes, start=1):
-            if row.response == gate.response and (
-                change.ratio or first.summary or others[index - 1].summary
-            ):
+        first, *others = (cell.summary for cell in row.cells)
+        for index, (change, other) in enumerate(zip(row.changes, others, strict=True), start=1):
+            if row.response == gate.response and (change.ratio or first or other):
                 share = change.floor.share if change.floor else 0
-                figure = change.ratio if gate.bound is None else others[index - 1].summary
+                figure = change.ratio if gate.bound is None else other
                 verdict, reason = evaluate_gate(gate, figure, share)
                 reason = reason if figure else change.word
                 yield GateResult(gate, index, row.treatment, verdict, reason)
@@ -456,9 +447,7 @@ def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> 
 def _state(cell: TreatmentCell) -> str:
     if cell.is_all_excluded:
         return "excluded"
-    if cell.killed:
-        return "killed"
-    return "wrong answer" if cell.wrong else "no figure"
+    return "killed" if cell.killed else "wrong answer" if cell.wrong else "no figure"
 
 
 def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,31 +107,30 @@ def execute_article(article: str, source: Path, bundles: Path) -> Any:
     return execute(source, bundles, title, bundles=".")
 
 
-def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    paths = [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}"))
-    for path in paths:
-        with opened(path) as folder:
-            plan = read_plan(folder)
-        title = f"{plan['experiment']} · {plan['run_id']}"
-        source = run_notebook(plan)
-        yield plan["run_id"], execute(source, path.resolve().parent, title, source=path.name)
-    for article, source in article_notebooks().items() if not named else ():
-        yield source.stem, execute_article(article, source, STORED)
-
-
 def main(out: Path, named: Sequence[str]) -> int:
+    """Execute notebooks, and write each and its page to a folder; return the exit status."""
     out.mkdir(parents=True, exist_ok=True)
     try:
-        for name, document in _executed(named):
-            page = export(document, document.metadata["title"], with_code=True)
-            write_whole(out / f"{name}.ipynb", nbformat.writes(document))  # type: ignore[no-untyped-call]
-            write_whole(out / f"{name}.html", page)
-            sys.stdout.write(f"{out / name}.html\n")
-            sys.stdout.flush()
+        for path in [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}")):
+            with opened(path) as folder:
+                plan = read_plan(folder)
+            title, folder = f"{plan['experiment']} · {plan['run_id']}", path.resolve().parent
+            document = execute(run_notebook(plan), folder, title, source=path.name)
+            _write(document, out / plan["run_id"])
+        for article, source in article_notebooks().items() if not named else ():
+            _write(execute_article(article, source, STORED), out / source.stem)
     except PagecageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return EXIT_OK
+
+
+def _write(document: Any, path: Path) -> None:
+    page = export(document, document.metadata["title"], with_code=True)
+    write_whole(Path(f"{path}.ipynb"), nbformat.writes(document))  # type: ignore[no-untyped-call]
+    write_whole(Path(f"{path}.html"), page)
+    sys.stdout.write(f"{path}.html\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -96,10 +96,8 @@ class Fleet:
     @property
     def members_with_records(self) -> tuple[tuple[str, FleetMember], ...]:
         """The hosts with records, each with its letter in tables and figures."""
-        return tuple(
-            (run_letter(index), member)
-            for index, member in enumerate(member for member in self.members if member.run)
-        )
+        having = (member for member in self.members if member.run)
+        return tuple((run_letter(index), member) for index, member in enumerate(having))
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
         """Return the median of a treatment's medians on all hosts; None unless it is spread."""
@@ -155,20 +153,19 @@ def _rounds(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:
+    """Return the hosts' runs side by side, even if they are not comparable."""
     if not runs:
         return None
-    first = runs[0]
-    rows = tuple(comparison_row(runs, treatment, first.response) for treatment in treatments(first))
-    lacking: tuple[tuple[str, ...], ...] = tuple(() for _ in runs)
+    response = runs[0].response
     return Comparison(
         tuple(runs),
-        (first.response,),
-        rows,
-        {},
-        tuple(find_differences(runs)),
-        tuple(find_incompatibilities(runs)),
-        lacking,
-        (),
+        (response,),
+        tuple(comparison_row(runs, treatment, response) for treatment in treatments(runs[0])),
+        overall={},
+        differences=tuple(find_differences(runs)),
+        obstacles=tuple(find_incompatibilities(runs)),
+        lacking=((),) * len(runs),
+        gate_results=(),
     )
 
 
@@ -261,29 +258,20 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
     hosts, rows = [], []
     for member in fleet.members:
         run_id = member.run.plan["run_id"] if member.run else None
-        hosts.append(
-            {
-                "host": member.host,
-                "run_id": run_id,
-                "planned": member.planned,
-                "answered": member.answered,
-                "outcome": member.outcome,
-                "reason": member.reason,
-            }
-        )
+        rest = {key: value for key, value in vars(member).items() if key not in ("host", "run")}
+        hosts.append({"host": member.host, "run_id": run_id, **rest})
     names = [member.host for _, member in fleet.members_with_records]
     for row in fleet.comparison.rows if fleet.comparison else ():
         together = fleet.all_hosts(row.treatment, row.response)
         changes = zip(names[1:], map(asdict, row.changes), strict=True)
-        rows.append(
-            {
-                "treatment": dict(row.treatment),
-                "response": row.response,
-                "all_hosts": together and asdict(together),
-                "hosts": dict(zip(names, map(cell_json, row.cells), strict=True)),
-                "ratios": dict(changes),
-            }
-        )
+        line = {
+            "treatment": dict(row.treatment),
+            "response": row.response,
+            "all_hosts": together and asdict(together),
+            "hosts": dict(zip(names, map(cell_json, row.cells), strict=True)),
+            "ratios": dict(changes),
+        }
+        rows.append(line)
     return {
         **{key: fleet.document[key] for key in ("run_id", "experiment", "group", "mode")},
         "left_out": fleet.document.get("left_out") or {},

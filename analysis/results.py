@@ -97,14 +97,13 @@ def render(
 
     `known_sections` are the hashes of the definition's own sections that are executed.
     """
-    if not is_fleet(folder):
-        from analysis.views.render import render
+    loaded = load(folder, include) if is_fleet(folder) else None
+    if isinstance(loaded, Fleet):
+        fleet.write_report(loaded)
+        return loaded
+    from analysis.views.render import render
 
-        return render(folder, include, known_sections)
-    loaded = load(folder, include)
-    assert isinstance(loaded, Fleet)
-    fleet.write_report(loaded)
-    return loaded
+    return render(folder, include, known_sections)
 
 
 def tables(loaded: Run | Fleet, form: str = "") -> str:

@@ -50,8 +50,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> MedianSummary:
 
 def _interval(n: int, ordered: Sequence[float], share: float, confidence: float) -> MedianSummary:
     left_out, half = round(share * len(ordered)), (len(ordered) - 1) // 2
-    middle = _between(ordered[half], ordered[len(ordered) // 2])
-    kind = f"{100 * confidence:.0f} %"
+    middle, kind = _between(ordered[half], ordered[len(ordered) // 2]), f"{100 * confidence:.0f} %"
     return MedianSummary(n, middle, ordered[left_out], ordered[-1 - left_out], kind)
 
 
@@ -278,18 +277,13 @@ def change_points(values: Sequence[float]) -> list[int]:
     """
     if len(values) < FEWEST_POINTS:
         return []
-    return _partition(_by_noise(values), _PENALTY * math.log(len(values)))
-
-
-def _by_noise(values: Sequence[float]) -> list[float]:
-    largest = max(map(abs, values)) or 1.0
-    is_positive = min(values) > 0
+    largest, is_positive = max(map(abs, values)) or 1.0, min(values) > 0
     scaled = [math.log(value) if is_positive else value / largest for value in values]
     steps = [after - before for before, after in itertools.pairwise(scaled)]
     middle = statistics.median(steps)
     deviation = statistics.median(abs(step - middle) for step in steps)
     noise = max(_MAD_TO_SIGMA * deviation / math.sqrt(2), LEAST_NOISE)
-    return [value / noise for value in scaled]
+    return _partition([value / noise for value in scaled], _PENALTY * math.log(len(values)))
 
 
 def _partition(signal: Sequence[float], penalty: float) -> list[int]:

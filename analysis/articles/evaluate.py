@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from typing import Any
@@ -308,21 +308,6 @@ def _waits_for_cpu(trial: JudgedTrial) -> bool:
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY
 
 
-def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
-    kernel = next((str(facts["kernel"]) for facts in run.facts if facts.get("kernel")), None)
-    if kernel:
-        yield f"kernel {kernel}"
-    trials = [trial for side in sides for trial in side]
-    for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
-        yield f"disk {name}"
-    sizes = (run.plan["size"], PUBLISHED_SIZE)
-    own, published = (describe_dataset(run.definition, size) for size in sizes)
-    if own != published:
-        yield f"{own} instead of {published}"
-    if any(trial.record.emulated for trial in trials):
-        yield "emulated"
-
-
 DEFINITION_RULES = ("config", "source_lines")
 """Rules that need no run."""
 MECHANISM, ABSOLUTE, CONSTRUCTION = KINDS = ("mechanism", "absolute", "construction")
@@ -410,6 +395,7 @@ def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
 
 
 def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+    """Evaluate one arm of a claim; a reason against it ends with where it was tested."""
     sides = sides_of(run, claim)
     eligible = [claim_trials(side, claim) for side in sides]
     if claim["rule"] == "outcome":
@@ -417,12 +403,21 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     elif claim["rule"] == "decoded":
         result = _decoded(run, claim, sides, eligible)
     else:
-        result = _figure(
-            run, {"needs": "any_size", "tolerance_factor": 2.0, **claim}, sides, eligible
-        )
+        claim = {"needs": "any_size", "tolerance_factor": 2.0, **claim}
+        result = _figure(run, claim, sides, eligible)
+    if result.verdict != "not_held":
+        return result
+    kernel = next((str(facts["kernel"]) for facts in run.facts if facts.get("kernel")), None)
+    where = [f"kernel {kernel}"] if kernel else []
     used = sides if claim["rule"] == "decoded" else eligible
-    where = ", ".join(_surroundings(run, used)) if result.verdict == "not_held" else ""
-    return replace(result, reason=f"{result.reason} ({where})") if where else result
+    trials = [trial for side in used for trial in side]
+    names = dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name)
+    sizes = (run.plan["size"], PUBLISHED_SIZE)
+    own, published = (describe_dataset(run.definition, size) for size in sizes)
+    where += [f"disk {name}" for name in names]
+    where += [f"{own} instead of {published}"] if own != published else []
+    where += ["emulated"] if any(trial.record.emulated for trial in trials) else []
+    return replace(result, reason=f"{result.reason} ({', '.join(where)})") if where else result
 
 
 def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:

@@ -24,21 +24,7 @@ from pagecage.units import format_bytes
 def published_ratios(run: Run) -> list[str]:
     """Return the published ratio of each finding; empty without one."""
     claims = run.definition.get("claims", [])
-    return [_published(finding, claims) for finding in run.definition.get("findings", [])]
-
-
-def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> str:
-    if not finding.get("over"):
-        return ""
-
-    def is_about(claim: Mapping[str, Any], **sides: str) -> bool:
-        return claim["response"] == finding["response"] and all(
-            (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
-        )
-
-    for claim in claims:
-        if claim["rule"] in RATIO_RULES and is_about(claim, where="where", over="over"):
-            return format_published(claim["published"], "x")
+    ratios = [claim for claim in claims if claim["rule"] in RATIO_RULES]
     plain = [
         claim
         for claim in claims
@@ -46,10 +32,27 @@ def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) 
         and not (claim.get("per") or claim.get("statistic"))
         and (isinstance(claim["published"], int | float) and claim["published"])
     ]
-    found = [next((c for c in plain if is_about(c, where=s)), None) for s in ("where", "over")]
-    if not all(found):
+    return [_published(one, ratios, plain) for one in run.definition.get("findings", [])]
+
+
+def _published(
+    finding: Mapping[str, Any],
+    ratios: Sequence[Mapping[str, Any]],
+    plain: Sequence[Mapping[str, Any]],
+) -> str:
+    def is_about(claim: Mapping[str, Any], **sides: str) -> bool:
+        return claim["response"] == finding["response"] and all(
+            (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
+        )
+
+    if not finding.get("over"):
         return ""
-    sides = [claim for claim in found if claim]
+    for claim in ratios:
+        if is_about(claim, where="where", over="over"):
+            return format_published(claim["published"], "x")
+    sides = [next((c for c in plain if is_about(c, where=s)), {}) for s in ("where", "over")]
+    if not all(sides):
+        return ""
     over, under = (float(claim["published"]) * unit_scale(claim["unit"]) for claim in sides)
     parts = " / ".join(format_published(claim["published"], claim["unit"]) for claim in sides)
     return f"{format_in_unit(over / under, 'x')} ({parts})"
@@ -311,17 +314,17 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
 
 def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:
     """Return the best of each row; `names` are the hosts of the cards."""
-    return tuple(_best(rows, names) for rows in zip(*(card.rows for card in cards), strict=True))
-
-
-def _best(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
-    first = max(rows, key=_strength)  # max() returns the first of equal ones
-    others = [
-        f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
-        for name, row in zip(names, rows, strict=True)
-        if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
-    ]
-    return replace(first, reason="; ".join([first.reason, *others])) if others else first
+    found = []
+    for rows in zip(*(card.rows for card in cards), strict=True):
+        first = max(rows, key=_strength)  # max() returns the first of equal ones
+        others = [
+            f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
+            for name, row in zip(names, rows, strict=True)
+            if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
+        ]
+        reason = "; ".join([first.reason, *others])
+        found.append(replace(first, reason=reason) if others else first)
+    return tuple(found)
 
 
 _MEASURED = 2

@@ -146,18 +146,15 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
         if only is None or only in row.experiments:
             tested_by = row.experiments if only is None else (only,)
             known = {} if row.untestable else rules.get(row.id, {})
-            claims = {name: _completed(row, known[name]) for name in tested_by if name in known}
+            # A rule with the words and the figure of its row, as a plan has it.
+            about = {"says": row.description, "published": number_or_text(row.published)}
+            about |= {"unit": row.unit, "response": None, "where": {}}
+            tests = ((name, known[name]) for name in tested_by if name in known)
+            claims = {name: {**about, **rule, "origin": row.origin} for name, rule in tests}
             claim = _score(row, tested_by, claims, definitions, newest)
             days = (date.changed for (id_, _), date in dates.items() if id_ == row.id)
             scored.append(replace(claim, origin=row.origin, rule_changed=max(days, default=None)))
     return Scorecard(tuple(scored), read_titles(experiments))
-
-
-def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule with the words and the figure of its row, as a plan has it."""
-    published = number_or_text(row.published)
-    about = {"says": row.description, "published": published, "unit": row.unit}
-    return {**about, "response": None, "where": {}, **rule, "origin": row.origin}
 
 
 def _answer(

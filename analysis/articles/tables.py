@@ -196,7 +196,18 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         measured = [row for row in rows if row.verdict not in _GROUPED]
         if measured:
             columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
-            blocks.append(make_table(columns, map(_row, measured)))
+            lines: list[list[str | Cell]] = [
+                [
+                    row.id,
+                    break_at_semicolons(row.says),
+                    format_published(row.published, row.unit),
+                    format_scored_measurement(row),
+                    Cell(format_verdict(row.verdict), row.counts_as, tone=TONES[row.verdict]),
+                    Cell(row.reason, tone="soft"),
+                ]
+                for row in measured
+            ]
+            blocks.append(make_table(columns, lines))
         groups: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if row.verdict in _GROUPED:
@@ -243,17 +254,6 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
     heads = ["experiment", "run", "machine", "verdicts as here", "other verdict", "decided there"]
     yield Heading("Other machines")
     yield make_table(heads, rows)
-
-
-def _row(row: ScoredClaim) -> list[str | Cell]:
-    return [
-        row.id,
-        break_at_semicolons(row.says),
-        format_published(row.published, row.unit),
-        format_scored_measurement(row),
-        Cell(format_verdict(row.verdict), row.counts_as, tone=TONES.get(row.verdict, "plain")),
-        Cell(row.reason, tone="soft"),
-    ]
 
 
 def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:

@@ -66,7 +66,12 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
         "definition": (
             kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
         ),
-        "facts": [_facts(facts) for facts in run.facts],
+        "facts": [
+            {key: facts[key] for key in _FACTS if key in facts}
+            | {"disk": {key: disk[key] for key in _DISK if key in disk}}
+            for facts in run.facts
+            for disk in (facts.get("disk") or {},)
+        ],
         "treatments": list(treatments.values()),
     }
     return {**baseline, "baseline_sha256": baseline_sha256(baseline)}
@@ -91,12 +96,6 @@ def _trial(trial: JudgedTrial, responses: Sequence[str]) -> dict[str, Any]:
         "workload_sha256": record.workload.sha256,
         "response": {name: value for name, value in figures.items() if value is not None},
     }
-
-
-def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    disk = facts.get("disk") or {}
-    kept = {key: facts[key] for key in _FACTS if key in facts}
-    return kept | {"disk": {key: disk[key] for key in _DISK if key in disk}}
 
 
 def load_baseline(path: Path) -> Run:

@@ -56,12 +56,24 @@ def trial_frame(run: Run) -> pd.DataFrame:
 def trace_frame(run: Run) -> pd.DataFrame:
     """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
-    names = parts[0][1] if parts else {}
-    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in names}
-    if not columns or not len(columns["t"]):
+    if not any(len(part["t"]) for _, part in parts):
         return pd.DataFrame(columns=[*_trial_identity(run.trials[0]), "seconds"])
     lengths = [len(part["t"]) for _, part in parts]
-    return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
+    columns: dict[str, Any] = {}
+    for name in (*_trial_identity(run.trials[0]), "measured_seconds"):
+        values = [
+            {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}[name]
+            for trial, _ in parts
+        ]
+        # Text columns are categorical, because there are many rows and few trials.
+        code_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        codes = np.repeat([code_by_value[value] for value in values], lengths)
+        is_text, names = isinstance(values[0], str), pd.Index(list(code_by_value))
+        columns[name] = (
+            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+        )
+    rates = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}
+    return pd.DataFrame({**columns, **rates})
 
 
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
@@ -101,25 +113,6 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
         "resident_bytes": resident * trial.record.page_bytes,
         "seconds": middle - measured.start_monotonic_seconds,
     }
-
-
-def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
-    """Return the columns that identify a trial, repeated for its rows; text is categorical."""
-    identities = [
-        {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
-        for trial in trials
-    ]
-    columns: dict[str, Any] = {}
-    for name in identities[0]:
-        values = [one[name] for one in identities]
-        codes_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
-        codes = np.repeat([codes_by_value[value] for value in values], lengths)
-        is_text = isinstance(values[0], str)
-        names = pd.Index(list(codes_by_value))
-        columns[name] = (
-            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
-        )
-    return columns
 
 
 def iostat_frame(run: Run) -> pd.DataFrame:

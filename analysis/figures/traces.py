@@ -145,7 +145,11 @@ def _draw_panels(
             disk_rows = disk_rows[disk_rows["seconds"].between(start - 0.5, end + 0.5)]
         for axes, spec in zip(stack, specs, strict=True):
             _draw_lines(axes, rows, disk_rows, spec.column, styles[name])
-            _draw_cap(axes, caps.get(spec.cap or ""))
+            if cap := caps.get(spec.cap or ""):
+                axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
+                look = {"va": "bottom", "ha": "right", "fontsize": 8}
+                axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), **look)
+            axes.set_ylim(bottom=0)
             axes.set_xlim(min(0.0, float(start)), float(end))
             _shade_outside(axes, float(rows["measured_seconds"].max()))
             top = axes.get_ylim()[1]
@@ -186,14 +190,6 @@ def _draw_lines(
         seconds, values = np.concatenate(disks).T
         [marks] = axes.plot(seconds, values, ls="none", marker=style.marker, ms=4)
         marks.set(markeredgecolor=style.colour, markerfacecolor="none", markeredgewidth=0.9)
-
-
-def _draw_cap(axes: Axes, cap: float | None) -> None:
-    if cap:
-        axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
-        where = ("axes fraction", "data")
-        axes.annotate("cap", (1, cap), xycoords=where, va="bottom", ha="right", fontsize=8)
-    axes.set_ylim(bottom=0)
 
 
 def _shade_outside(axes: Axes, end: float) -> None:

@@ -129,10 +129,10 @@ def _runs_table(comparison: Comparison) -> Table:
     runs = []
     for number, run in enumerate(comparison.runs):
         included, planned = sum(t.is_included for t in run.trials), len(run.plan["trials"])
-        named = included_by_name(run)
-        size = f"{run.plan['size']}{', emulated' if run.is_emulated else ''}"
+        named, emulated = included_by_name(run), ", emulated" if run.is_emulated else ""
         note = f"\nincluded by name: {', '.join(named)}" if named else ""
         trials = f"{included} included, {planned - included} not{note}"
+        size = f"{run.plan['size']}{emulated}"
         runs.append([run_letter(number), run.plan["run_id"], size, trials])
     return make_table(["", "run", "size", "trials"], runs)
 
@@ -174,7 +174,7 @@ def _response_blocks(
 def _gates(comparison: Comparison) -> Iterator[Block]:
     """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
     treatments: dict[tuple[str, str, str, str], list[str]] = {}
-    for one in sorted(comparison.gate_results, key=lambda one: list(GATE_TONES).index(one.verdict)):
+    for one in _failures_first(comparison.gate_results):
         letters = run_letter(one.run) + (" / A" if one.gate.bound is None else "")
         key = one.verdict, one.gate.text, letters, one.reason
         treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
@@ -195,9 +195,13 @@ def gates_report(results: Sequence[GateResult]) -> Report:
             treatment_label(one.treatment),
             one.reason,
         ]
-        for one in sorted(results, key=lambda one: list(GATE_TONES).index(one.verdict))
+        for one in _failures_first(results)
     ]
     return Report("Gates", (make_table(["verdict", "gate", "treatment", "reason"], rows),))
+
+
+def _failures_first(results: Sequence[GateResult]) -> list[GateResult]:
+    return sorted(results, key=lambda one: list(GATE_TONES).index(one.verdict))
 
 
 def gates_json(results: Sequence[GateResult]) -> list[dict[str, Any]]:
@@ -225,9 +229,8 @@ def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
     word, ratio = Cell(marked(change.word)), change.ratio
     if ratio is None:
         return Cell("–"), floor, word
-    middle, low, high = (
-        format_quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high)
-    )
+    values = ratio.middle, ratio.low, ratio.high
+    middle, low, high = (format_quantity("amplification", value) for value in values)
     interval = f"{ratio.kind} {format_range(low, high)}" if ratio.n > 1 else ""
     return Cell(middle, interval), floor, word
 
@@ -240,9 +243,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "runs": [
             {
-                "run_id": run.plan["run_id"],
-                "experiment": run.plan["experiment"],
-                "size": run.plan["size"],
+                **{key: run.plan[key] for key in ("run_id", "experiment", "size")},
                 "emulated": run.is_emulated,
                 "included_by_name": included_by_name(run),
             }

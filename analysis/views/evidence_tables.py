@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.cells import cache_state_tally, treatments, trials_of
 from analysis.comparison import flatten_facts
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import Run
 from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
@@ -107,7 +107,27 @@ def proof_table(run: Run) -> pd.DataFrame:
 
 def trial_table(run: Run) -> pd.DataFrame:
     """Return one row per trial, in the order they ran, without responses that no trial has."""
-    frame = pd.DataFrame([_trial_row(run, trial) for trial in run.trials])
+    titles, rows = {run.response: response_title(run.response), **_SHORT}, []
+    for trial in run.trials:
+        record, verdicts, collectors = trial.record, trial.verdicts, trial.record.collectors
+        responses = {}
+        for name, title in titles.items():
+            value = record.response.get(name)
+            responses[title] = "–" if value is None else format_quantity(name, value)
+        bad = [f"{name} {c['status']}" for name, c in collectors.items() if c["status"] != "ok"]
+        row = {
+            "#": record.position,
+            "trial": treatment_label(record.treatment),
+            "repeat": record.repeat,
+            "outcome": record.outcome.replace("_", " "),
+            **responses,
+            "binding limit": verdicts.binding_limit.verdict,
+            "host": verdicts.host_quiet.verdict.replace("_", " "),
+            "included": "yes" if trial.is_included else "no",
+            "collectors": ", ".join(bad) or ("complete" if collectors else "–"),
+        }
+        rows.append(row)
+    frame = pd.DataFrame(rows)
     shown = [one for one in frame if one not in _SHORT.values() or (frame[one] != "–").any()]
     return frame[shown]
 
@@ -121,26 +141,6 @@ _SHORT = {
     "amplification": "per byte",
     "major_faults": "major faults",
 }
-
-
-def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
-    record, verdicts = trial.record, trial.verdicts
-    responses = {}
-    for name, column in {run.response: response_title(run.response), **_SHORT}.items():
-        value = record.response.get(name)
-        responses[column] = "–" if value is None else format_quantity(name, value)
-    bad = [f"{name} {c['status']}" for name, c in record.collectors.items() if c["status"] != "ok"]
-    return {
-        "#": record.position,
-        "trial": treatment_label(record.treatment),
-        "repeat": record.repeat,
-        "outcome": record.outcome.replace("_", " "),
-        **responses,
-        "binding limit": verdicts.binding_limit.verdict,
-        "host": verdicts.host_quiet.verdict.replace("_", " "),
-        "included": "yes" if trial.is_included else "no",
-        "collectors": ", ".join(bad) or ("complete" if record.collectors else "–"),
-    }
 
 
 def facts_table(run: Run) -> pd.DataFrame:

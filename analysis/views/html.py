@@ -151,6 +151,7 @@ def to_html(report: Report, page_title: str) -> str:
 
 
 def blocks_html(blocks: Iterable[Block]) -> str:
+    """Return a report's blocks as HTML; neighbouring items become one list."""
     parts = []
     for is_list, group in itertools.groupby(
         blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)

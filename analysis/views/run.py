@@ -396,21 +396,13 @@ def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
 
 def as_json(run: Run) -> dict[str, Any]:
     return {
-        "run_id": run.plan["run_id"],
-        "experiment": run.plan["experiment"],
-        "size": run.plan["size"],
+        **{key: run.plan[key] for key in ("run_id", "experiment", "size")},
         "emulated": run.is_emulated,
         "response": run.response,
         "included_by_name": included_by_name(run),
         "findings": [asdict(finding) for finding in evaluate_findings(run)],
         "cells": [
-            {
-                **asdict(cell),
-                "treatment": dict(cell.treatment),
-                "text": cell.text,
-                "spread": cell.spread,
-            }
-            for cell in main_cells(run)
+            {**asdict(cell), "text": cell.text, "spread": cell.spread} for cell in main_cells(run)
         ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "memory": memory_json(run),
