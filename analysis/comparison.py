@@ -200,7 +200,7 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
     metrics = {name for run in runs for name in run.metrics}
     timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
     for run in runs[1:]:
-        sizes = [one.plan["size"] for one in (runs[0], run)]
+        sizes = [one.size for one in (runs[0], run)]
         if sizes[0] != sizes[1]:
             found.append(Incompatibility("size", f"size {sizes[0]} against {sizes[1]}"))
         facts = [facts_of(one) for one in (runs[0], run)]
@@ -213,7 +213,7 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
 
 
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
-    names = first.plan["experiment"], other.plan["experiment"]
+    names = first.experiment, other.experiment
     for word, (one, two) in (("of", names), ("about", (first.response, other.response))):
         if one != two:
             reason = f"one is {word} {one}, the other {word} {two}"

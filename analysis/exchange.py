@@ -47,7 +47,7 @@ def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
     """Yield the figures of each treatment that has an included trial."""
     for treatment in treatments(run):
         label = treatment_label(treatment)
-        name = f"{run.plan['experiment']}: {label}" if label else str(run.plan["experiment"])
+        name = f"{run.experiment}: {label}" if label else run.experiment
         for response in responses:
             if values := included_values(run, treatment, response):
                 yield TreatmentFigure(name, treatment, response, tuple(values), summarise(values))
@@ -94,7 +94,7 @@ def github_benchmark(run: Run) -> str:
                 "unit": unit_of(response) or "count",
                 "value": summary.middle,
                 "range": f"{summary.low:g} to {summary.high:g}",
-                "extra": f"{better}\nrun {run.plan['run_id']}\nn {summary.n}",
+                "extra": f"{better}\nrun {run.run_id}\nn {summary.n}",
             }
         )
     return _json(found)
@@ -136,8 +136,8 @@ def junit(run: Run) -> str:
     A trial with a wrong answer or without an answer is a failure. A trial that is excluded is an
     error, because nothing is known from it. One is skipped if the host lacks a requirement.
     """
-    suites = ElementTree.Element("testsuites", name=str(run.plan["run_id"]))
-    suite = ElementTree.SubElement(suites, "testsuite", name=str(run.plan["experiment"]))
+    suites = ElementTree.Element("testsuites", name=run.run_id)
+    suite = ElementTree.SubElement(suites, "testsuite", name=run.experiment)
     suite.extend(cases := [_case(run, trial) for trial in run.trials])
     suite.set("tests", str(len(cases)))
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -150,7 +150,7 @@ def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
     record = trial.record
     case = ElementTree.Element(
         "testcase",
-        classname=_text(f"{run.plan['experiment']}: {treatment_label(record.treatment)}"),
+        classname=_text(f"{run.experiment}: {treatment_label(record.treatment)}"),
         name=record.trial_id,
         time=f"{sum(phase.seconds or 0.0 for phase in record.phases):.6f}",
     )
@@ -179,7 +179,7 @@ def openmetrics(run: Run) -> str:
     lines: list[str] = []
 
     def sample(name: str, treatment: Treatment, value: str, **more: str) -> None:
-        about = {"experiment": run.plan["experiment"], "run": run.plan["run_id"]}
+        about = {"experiment": run.experiment, "run": run.run_id}
         escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
         labels = ",".join(
             f'{_name(label)}="{str(text).translate(escapes)}"'

@@ -257,7 +257,7 @@ def write_report(fleet: Fleet) -> Path:
 def as_json(fleet: Fleet) -> dict[str, Any]:
     hosts, rows = [], []
     for member in fleet.members:
-        run_id = member.run.plan["run_id"] if member.run else None
+        run_id = member.run.run_id if member.run else None
         rest = {key: value for key, value in vars(member).items() if key not in ("host", "run")}
         hosts.append({"host": member.host, "run_id": run_id, **rest})
     names = [member.host for _, member in fleet.members_with_records]

@@ -101,7 +101,7 @@ class History:
 
 def history_of(runs: Sequence[Run], response: str | None = None) -> History:
     """Return the history of the newest run's experiment; PagecageError for fewer than two."""
-    ordered = sorted(runs, key=lambda run: str(run.plan["run_id"]))
+    ordered = sorted(runs, key=lambda run: run.run_id)
     newest = ordered[-1]
     chosen, kept, counts = response or newest.response, [], Counter[str]()
     for run in ordered:
@@ -112,7 +112,7 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
         else:
             kept.append(run)
     if len(kept) < 2:
-        name = newest.plan["experiment"]
+        name = newest.experiment
         raise PagecageError(
             f"{name} has {len(kept)} comparable run, and a history needs two",
             f"pagecage run {name}",
@@ -120,7 +120,7 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
     found = []
     for treatment in treatments(newest):
         points = tuple(
-            HistoryPoint(str(run.plan["run_id"]), summarise(values))
+            HistoryPoint(run.run_id, summarise(values))
             for run in kept
             if (values := included_values(run, treatment, chosen))
         )
@@ -188,7 +188,7 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
     proven = sum(change.is_proven for one in history.treatments for change in one.changes)
     title = response_title(history.response)
     result = f"{title[:1].upper()}{title[1:]}: {proven or 'no'} proven changes of level"
-    span = f"{len(runs)} runs, {runs[0].plan['run_id']} to {runs[-1].plan['run_id']}"
+    span = f"{len(runs)} runs, {runs[0].run_id} to {runs[-1].run_id}"
     blocks: list[Block] = [Strip(result), Paragraph(span, tone="soft")]
     blocks += [
         Paragraph(f"{count} runs left out: another {reason}", tone="soft")
@@ -207,7 +207,7 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
     blocks += [Heading("Changes of level"), make_table(titles, changes) if changes else unchanged]
     rest: list[Block] = [Heading(title), Image(partial(_svg, history))]
     rest += [make_table(["treatment", "oldest", "newest", "runs"], levels)]
-    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks), tuple(rest))
+    return Report(f"History of {runs[-1].experiment}", tuple(blocks), tuple(rest))
 
 
 def _svg(history: History) -> str | None:
@@ -220,7 +220,7 @@ def _svg(history: History) -> str | None:
         count = len(history.treatments)
         rows = -(-count // _ACROSS)
         figure = Figure(figsize=(WIDTH, 0.5 + _PANEL_HEIGHT * rows), layout="constrained")
-        positions = {str(run.plan["run_id"]): n for n, run in enumerate(history.runs)}
+        positions = {run.run_id: n for n, run in enumerate(history.runs)}
         panels = figure.subplots(rows, min(count, _ACROSS), squeeze=False, sharex=True).flat
         for number, axes in enumerate(panels):
             if number < count:
@@ -233,9 +233,9 @@ def _svg(history: History) -> str | None:
 
 def as_json(history: History, gates: Sequence[Gate] = ()) -> dict[str, Any]:
     return {
-        "experiment": history.runs[-1].plan["experiment"],
+        "experiment": history.runs[-1].experiment,
         "response": history.response,
-        "runs": [run.plan["run_id"] for run in history.runs],
+        "runs": [run.run_id for run in history.runs],
         "left_out": dict(history.left_out),
         "treatments": [
             {

@@ -131,7 +131,7 @@ def compared(
     gates = [parse_gate(text) for text in fail_if]
     found = compare(load_runs(folders, include), gates, anyway=anyway)
     if html:
-        title = " against ".join(run.plan["run_id"] for run in found.runs)
+        title = " against ".join(run.run_id for run in found.runs)
         _write_page(comparison.comparison_report(found), title, html)
     return COMPARISON.text(found, form), gate_status(found.verdicts())
 
@@ -225,7 +225,7 @@ def scorecard(
 def answers(runs: Path, bundles: Path | None, form: str) -> str:
     report_of = partial(answers_report, with_unproven=form != "markdown")
     with _stored_runs(runs, bundles) as stored:
-        by_id = {str(run.plan["run_id"]): run for run in chosen_runs(stored)}
+        by_id = {run.run_id: run for run in chosen_runs(stored)}
         found = open_questions(TOP / "experiments", by_id)
         return Formats(answers_json, report_of).text(found, form)
 

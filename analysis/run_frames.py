@@ -84,9 +84,9 @@ class RunFrames:
     def about(self) -> pd.DataFrame:
         run, facts = self.run, next(iter(self.run.facts), {})
         rows = {
-            "run": run.plan["run_id"],
-            "experiment": run.plan["experiment"],
-            "size": run.plan["size"],
+            "run": run.run_id,
+            "experiment": run.experiment,
+            "size": run.size,
             "kernel": facts.get("kernel", ""),
             "processor": facts.get("cpu_model", ""),
             "emulated": run.is_emulated,

@@ -17,24 +17,9 @@ from typing import Any
 
 import nbformat
 
+from analysis.articles import pages, ratios, scorecard, tables
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import open_questions
-from analysis.articles.pages import (
-    answers_report,
-    article_table,
-    causes_and_needs,
-    coverage,
-    host_table,
-)
-from analysis.articles.ratios import HostedScorecard, hosted_scorecard, run_by_experiment
-from analysis.articles.scorecard import VERDICTS, Deviation, Scorecard, ScoredClaim, count_verdicts
-from analysis.articles.tables import (
-    MEANINGS,
-    Column,
-    columns,
-    contradiction_sentence,
-    verdict_words,
-)
 from analysis.data.load import Run, load_run
 from analysis.execution import article_notebooks, execute, execute_article, run_notebook
 from analysis.formatting import format_verdict
@@ -134,23 +119,23 @@ def site_page(source: Path, title: str, downloads: str) -> Any:
     return notebook
 
 
-def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) -> str:
+def index(runs: Mapping[str, Run], card: scorecard.Scorecard, documents: Iterable[str]) -> str:
     cards = []
     for name, run in runs.items():
         strip = run_strip(run)
-        against = escape(contradiction_sentence(evaluate_claims(run)).partition(":")[0])
+        against = escape(tables.contradiction_sentence(evaluate_claims(run)).partition(":")[0])
         against = f'<span class="contradicts">{against}</span>' if against else ""
         bars = bars_html(strip.chart) if strip.chart else ""
         cards.append(
             f'<div class="card"><a href="reports/{name}.html"><strong>{escape(name)}</strong></a>'
             f"<span>{escape(run.definition['question'])}</span>"
             f"<b>{escape(strip.result)}</b>{bars}{against}"
-            f"<small>{escape(strip.trust)}, size {escape(run.plan['size'])}</small></div>"
+            f"<small>{escape(strip.trust)}, size {escape(run.size)}</small></div>"
         )
-    counts, newline = count_verdicts(card.rows), "\n"
+    counts, newline = scorecard.count_verdicts(card.rows), "\n"
     tally = " · ".join(
-        f'<b class="{verdict}">{counts[verdict]}</b> {verdict_words(verdict)}'
-        for verdict in VERDICTS
+        f'<b class="{verdict}">{counts[verdict]}</b> {tables.verdict_words(verdict)}'
+        for verdict in scorecard.VERDICTS
         if counts[verdict]
     )
     return f"""# Disk reads under a customer's limits
@@ -196,7 +181,7 @@ def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
             *(f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()),
         ]
     )
-    return f'<p class="source">Run {run.plan["run_id"]} · {links}</p>'
+    return f'<p class="source">Run {run.run_id} · {links}</p>'
 
 
 _BELOW = {
@@ -208,20 +193,22 @@ _BELOW = {
 
 
 def scorecard_page(
-    scored: HostedScorecard, reports: Collection[str], deviations: Sequence[Deviation] = ()
+    scored: ratios.HostedScorecard,
+    reports: Collection[str],
+    deviations: Sequence[scorecard.Deviation] = (),
 ) -> str:
     """Return the page as Markdown; `reports` are the experiments that have a report."""
     articles, hosts = (
         _raw_html(f'<div class="totals">{blocks_html((totals(scored),))}</div>')
-        for totals in (article_table, host_table)
+        for totals in (pages.article_table, pages.host_table)
     )
-    causes = blocks_html(causes_and_needs(scored.card, deviations))
+    causes = blocks_html(pages.causes_and_needs(scored.card, deviations))
     return f"""# Every published figure
 
 {scored.card.headline()}
 
 The experiments retrace five articles. Each row is one of their figures, with the measurement of the
-newest run. {coverage(scored).text}
+newest run. {pages.coverage(scored).text}
 
 ## By article
 
@@ -239,13 +226,13 @@ Click a heading to sort the table, or a button to filter it.
 {_raw_html(_row_table(scored, reports))}"""
 
 
-def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
-    counts, every = count_verdicts(scored.card.rows), columns(scored)
+def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
+    counts, every = scorecard.count_verdicts(scored.card.rows), tables.columns(scored)
     chips = "".join(
         f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
-        f' title="{escape(MEANINGS.get(verdict, verdict_words(verdict)))}">'
+        f' title="{escape(tables.MEANINGS.get(verdict, tables.verdict_words(verdict)))}">'
         f'<b class="{verdict}">{format_verdict(verdict)}</b> {counts[verdict]}</button>'
-        for verdict in VERDICTS
+        for verdict in scorecard.VERDICTS
         if counts[verdict]
     )
     shown = [column for column in every if column.heading not in _BELOW]
@@ -263,14 +250,17 @@ def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
 
 
 def _cell(
-    column: Column, row: ScoredClaim, every: Sequence[Column], reports: Collection[str]
+    column: tables.Column,
+    row: scorecard.ScoredClaim,
+    every: Sequence[tables.Column],
+    reports: Collection[str],
 ) -> str:
     """Return a cell with the small lines below its text; a dash is left out."""
     heading, text = column.heading, escape(column.text(row))
     if heading == "experiment" and row.experiment in reports:
         text = f'<a href="reports/{text}.html">{text}</a>'
     elif heading == "verdict":
-        text = f'<b class="{row.verdict}">{verdict_words(row.verdict)}</b>'
+        text = f'<b class="{row.verdict}">{tables.verdict_words(row.verdict)}</b>'
     for below in every:
         note = below.text(row)
         if _BELOW.get(below.heading) == heading and note != "–":
@@ -289,7 +279,7 @@ def publish(
     read_stored: AbstractContextManager[Sequence[Run]],
     named: Sequence[Path],
     out: Path,
-    deviations: Sequence[Deviation] = (),
+    deviations: Sequence[scorecard.Deviation] = (),
 ) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
@@ -311,19 +301,19 @@ def publish(
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
         stored = stack.enter_context(read_stored)
-        runs = chosen or run_by_experiment(stored)
+        runs = chosen or ratios.run_by_experiment(stored)
         if not runs:
             hint = "make experiment NAME=constrained-random"
             raise PagecageError("there is no run to publish", hint)
         # By name; runs at smoke size, which show little, come last.
-        by_name = sorted(runs.items(), key=lambda one: (one[1].plan["size"] == "smoke", one[0]))
+        by_name = sorted(runs.items(), key=lambda one: (one[1].size == "smoke", one[0]))
         runs = dict(by_name)
-        given = {_id(run): run for run in (*stored, *runs.values())}
+        given = {run.run_id: run for run in (*stored, *runs.values())}
         (bundles := scratch / "bundles").mkdir()
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
-        shown = {name: redacted[_id(run)] for name, run in runs.items()}
+        shown = {name: redacted[run.run_id] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
-        _lay_out(top, shown, [redacted[_id(run)] for run in stored], source, deviations)
+        _lay_out(top, shown, [redacted[run.run_id] for run in stored], source, deviations)
         _lay_out_notebooks(shown, bundles, source)
         _build(source, made)
         _protect(made)
@@ -348,17 +338,13 @@ def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
     """Return runs by experiment. Raises PagecageError if two runs are of one experiment."""
     found: dict[str, Run] = {}
     for run in map(load_run, named):
-        name = run.plan["experiment"]
+        name = run.experiment
         if name in found:
-            ids = f"{found[name].plan['run_id']} and {run.plan['run_id']}"
+            ids = f"{found[name].run_id} and {run.run_id}"
             message = f"{ids} are both runs of {name}, which has one page"
             raise PagecageError(message, "name one of them")
         found[name] = run
     return found
-
-
-def _id(run: Run) -> str:
-    return str(run.plan["run_id"])
 
 
 def _redacted(run: Run, folder: Path) -> Run:
@@ -374,7 +360,7 @@ def _lay_out(
     runs: Mapping[str, Run],
     stored: Sequence[Run],
     source: Path,
-    deviations: Sequence[Deviation],
+    deviations: Sequence[scorecard.Deviation],
 ) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
     for name in ("_static", "_extra", "reports", "notebooks", "docs"):
@@ -387,7 +373,7 @@ def _lay_out(
         given = source / "_extra" / "runs" / name
         given.mkdir(parents=True)
         render(run.path)
-        bundle = f"{_id(run)}{SUFFIX}"
+        bundle = f"{run.run_id}{SUFFIX}"
         for file in (PAGE, NAME):
             shutil.copy(run.path / file, given)
         shutil.copy(run.path.with_name(bundle), given)
@@ -395,8 +381,8 @@ def _lay_out(
         page = site_page(run.path / NAME, name, downloads(run, name, files))
         nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     documents, experiments = _lay_out_documents(top, source), top / "experiments"
-    scored = hosted_scorecard(experiments, stored)
-    answers = to_markdown(answers_report(open_questions(experiments, scored.runs)))
+    scored = ratios.hosted_scorecard(experiments, stored)
+    answers = to_markdown(pages.answers_report(open_questions(experiments, scored.runs)))
     (source / "index.md").write_text(index(runs, scored.card, documents))
     (source / "scorecard.md").write_text(scorecard_page(scored, runs, deviations))
     (source / "answers.md").write_text(answers)
@@ -406,11 +392,11 @@ def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> 
     """Execute a notebook for each run, next to its bundle, and the notebooks of the articles."""
     for name, run in runs.items():
         given = source / "_extra" / "runs" / name
-        bundle = f"{_id(run)}{SUFFIX}"
+        bundle = f"{run.run_id}{SUFFIX}"
         made = execute(run_notebook(run.plan), given, f"{name}: data frames", source=bundle)
         nbformat.write(made, given / _FRAMES)  # type: ignore[no-untyped-call]
         links = (
-            f'<p class="source">Run {_id(run)} · <a href="../reports/{name}.html">report</a>'
+            f'<p class="source">Run {run.run_id} · <a href="../reports/{name}.html">report</a>'
             f' · <a href="../runs/{name}/{_FRAMES}">this notebook</a>'
             f' · <a href="../runs/{name}/{bundle}">its bundle</a></p>'
         )

@@ -76,7 +76,7 @@ def headline_tables(run: Run) -> list[dict[str, Any]]:
         return list(_replay_tables(run))
     found = definition.get("headline")
     if found is None:
-        path = TOP / "experiments" / f"{run.plan['experiment']}.toml"
+        path = TOP / "experiments" / f"{run.experiment}.toml"
         with suppress(*UNREADABLE):
             found = tomllib.loads(path.read_text(encoding="utf-8")).get("headline")
 

@@ -275,13 +275,11 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
     """Return why a figure cannot be compared with the published one; None if it can."""
     if several := different_hosts(sides):
         return several
-    is_full = run.plan["size"] == PUBLISHED_SIZE
+    is_full = run.size == PUBLISHED_SIZE
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
         given = run.definition
-        measured, published = (
-            describe_dataset(given, s) for s in (run.plan["size"], PUBLISHED_SIZE)
-        )
+        measured, published = (describe_dataset(given, s) for s in (run.size, PUBLISHED_SIZE))
         size = "" if is_full else f"published at {published}, measured at {measured}"
         where = "measured on emulated hardware" if emulated else ""
         return " and ".join(filter(None, (size, where)))
@@ -412,7 +410,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     used = sides if claim["rule"] == "decoded" else eligible
     trials = [trial for side in used for trial in side]
     names = dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name)
-    sizes = (run.plan["size"], PUBLISHED_SIZE)
+    sizes = (run.size, PUBLISHED_SIZE)
     own, published = (describe_dataset(run.definition, size) for size in sizes)
     where += [f"disk {name}" for name in names]
     where += [f"{own} instead of {published}"] if own != published else []
@@ -459,7 +457,7 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
         return (
             "its trials have not been run"
             if has_trials
-            else f"size {run.plan['size']} leaves its treatment out"
+            else f"size {run.size} leaves its treatment out"
         )
     outcomes = [{trial.record.outcome for trial in side} for side in sides]
     for side, of_side in zip(sides, outcomes, strict=True):

@@ -192,7 +192,7 @@ def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestion
     """Return every question of experiments/questions.csv with the findings of the newest runs."""
     findings: dict[str, list[QuestionFinding]] = defaultdict(list)
     for run in newest.values():
-        experiment, run_id = str(run.plan["experiment"]), str(run.plan["run_id"])
+        experiment, run_id = run.experiment, run.run_id
         for one in evaluate_findings(run):
             if one.value is not None:
                 findings[one.question].append(

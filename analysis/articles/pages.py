@@ -153,7 +153,7 @@ def _origin(checks: Sequence[VolumeCheck]) -> str:
 
 
 def _tails(runs: Sequence[Run]) -> Iterator[Block]:
-    for run in [run for run in runs if run.plan["experiment"] == "cap-latency"][-1:]:
+    for run in [run for run in runs if run.experiment == "cap-latency"][-1:]:
         names = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
         rows = [
             [*one.values(), *(make_cell(run, one, name).text for name in names)]
@@ -214,8 +214,8 @@ def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None
     rows = []
     for run in runs:
         kernels = ", ".join(sorted({str(facts.get("kernel", "?")) for facts in run.facts}))
-        names = (run.plan["experiment"], run.plan["run_id"], run.plan["size"])
-        count = [] if measured is None else [str(measured.count(run.plan["run_id"]))]
+        names = (run.experiment, run.run_id, run.size)
+        count = [] if measured is None else [str(measured.count(run.run_id))]
         rows.append([*names, host_class(run), kernels, *count])
     more = [] if measured is None else ["rows with a figure"]
     return make_table(["experiment", "run", "size", "host", "kernel", *more], rows)
@@ -329,7 +329,7 @@ _ANSWERS_INTRODUCTION = (
 def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Report:
     """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
     blocks: list[Block] = [Paragraph(text) for text in _ANSWERS_INTRODUCTION]
-    hosts = {str(run.plan["run_id"]): host_class(run) for run in found.runs.values()}
+    hosts = {run.run_id: host_class(run) for run in found.runs.values()}
     proven = set()
     for question in found.questions:
         blocks.append(Heading(f"{question.id}: {question.question}"))
@@ -347,6 +347,6 @@ def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Repo
             blocks.append(Paragraph("Open: no run here has answered it.", tone="warning"))
     answered = sum(not question.is_open for question in found.questions)
     text = f"{answered} of {len(found.questions)} questions are answered by these runs."
-    runs = [run for run in found.runs.values() if run.plan["run_id"] in proven]
+    runs = [run for run in found.runs.values() if run.run_id in proven]
     blocks += [Heading("Runs"), Paragraph(text), _run_table(runs)]
     return Report("Open questions of the articles, and answers", tuple(blocks))

@@ -82,7 +82,7 @@ def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
     """Return the ratios of each experiment that has a run of the same size on both hosts."""
     found, last = [], defaultdict[tuple[str, str], dict[bool, Run]](dict)
     for run in runs:
-        last[run.plan["experiment"], run.plan["size"]][run.is_emulated] = run
+        last[run.experiment, run.size][run.is_emulated] = run
     for (experiment, _), by_kind in sorted(last.items(), key=lambda item: item[0]):
         if len(by_kind) < 2:
             continue
@@ -185,7 +185,7 @@ class HostedScorecard:
         """Return the class of the host whose run measured a row, or the other machine."""
         if row.run is None:
             return WITHOUT_RUN
-        machines = {str(other.run.plan["run_id"]): other.machine for other in self.others}
+        machines = {other.run.run_id: other.machine for other in self.others}
         return machines.get(row.run) or host_class(self.runs[row.run])
 
     def with_figure(self) -> list[ScoredClaim]:
@@ -224,8 +224,8 @@ def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
     """Return one run by class of host and by experiment, the newest above smoke size."""
     found: dict[str, dict[str, Run]] = {name: {} for name in HOST_CLASSES}
     # An id begins with the time of its run.
-    for run in sorted(runs, key=lambda run: (not _is_smoke(run), str(run.plan["run_id"]))):
-        found[host_class(run)][run.plan["experiment"]] = run
+    for run in sorted(runs, key=lambda run: (run.size != "smoke", run.run_id)):
+        found[host_class(run)][run.experiment] = run
     return found
 
 
@@ -236,20 +236,16 @@ def _evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
     run at smoke size is left out if its class has a larger one.
     """
     known = list(runs)
-    larger = {(host_class(run), run.plan["experiment"]) for run in known if not _is_smoke(run)}
-    published = [run for run in known if run.plan["size"] == "full"]
+    larger = {(host_class(run), run.experiment) for run in known if run.size != "smoke"}
+    published = [run for run in known if run.size == "full"]
     smaller = [
         run
         for run in known
-        if run.plan["size"] != "full"
-        and not (_is_smoke(run) and (host_class(run), run.plan["experiment"]) in larger)
+        if run.size != "full"
+        and not (run.size == "smoke" and (host_class(run), run.experiment) in larger)
     ]
     by_class = [runs_by_class(published), runs_by_class(smaller)]
     return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
-
-
-def _is_smoke(run: Run) -> bool:
-    return bool(run.plan["size"] == "smoke")
 
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
@@ -260,9 +256,9 @@ def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
     """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
     found: dict[str, Run] = {}
     for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
-        first = found.setdefault(run.plan["experiment"], run)
-        if first.plan["size"] == "smoke" != run.plan["size"]:
-            found[run.plan["experiment"]] = run
+        first = found.setdefault(run.experiment, run)
+        if first.size == "smoke" != run.size:
+            found[run.experiment] = run
     return found
 
 
@@ -276,18 +272,18 @@ def hosted_scorecard(
     belongs to the experiment `only`, or if one of the others is among the runs.
     """
     evaluated = _evaluated_runs(runs)
-    by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
-    if twice := next((str(r.plan["run_id"]) for r in others if r.plan["run_id"] in by_id), None):
+    by_id = {run.run_id: run for _, one in evaluated for run in one.values()}
+    if twice := next((r.run_id for r in others if r.run_id in by_id), None):
         raise PagecageError(f"{twice} is already among the runs", "leave it out of --from")
     cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
     names, own, compared = [name for name, _ in evaluated], cards[:], []
     for run in others:
         machine = machine_of(run) or "an unknown machine"
-        theirs = scorecard(experiments, {run.plan["experiment"]: run}, only)
+        theirs = scorecard(experiments, {run.experiment: run}, only)
         compared.append(_compared(run, machine, theirs, _preferred(own, names)))
         names.append(machine)
         cards.append(theirs)
-        by_id[str(run.plan["run_id"])] = run
+        by_id[run.run_id] = run
     card = replace(cards[0], rows=_preferred(cards, names))
     return HostedScorecard(card, by_id, tuple(compared))
 
@@ -306,7 +302,7 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
     for row, line in zip(scored.card.rows, data["rows"], strict=True):
         line["host_class"] = scored.host_class(row) if row.run else None
     data["others"] = [
-        {"run": other.run.plan["run_id"], **{k: v for k, v in vars(other).items() if k != "run"}}
+        {"run": other.run.run_id, **{k: v for k, v in vars(other).items() if k != "run"}}
         for other in scored.others
     ]
     return data

@@ -195,7 +195,7 @@ def _score(
         if isinstance(result, ClaimResult):
             run, same = newest.get(name), {key: getattr(result, key) for key in _COPIED}
             same |= {"remark": row.remark, "measurement": _measurement(name, claim)}
-            run_id = str(run.plan["run_id"]) if run else None
+            run_id = run.run_id if run else None
             scored = ScoredClaim(row.id, names[0], **same, run=run_id)
             return _with_needs(scored, claims, definitions)
         reason = reason or result
@@ -296,9 +296,9 @@ def newest_runs(runs: Path) -> dict[str, Run]:
             if next(read_records(path / "records.jsonl"), None) is None:
                 continue
             run = load_run(path)
-            if run.plan["experiment"] == name:
+            if run.experiment == name:
                 found.setdefault(name, run)
-                if run.plan["size"] != "smoke":
+                if run.size != "smoke":
                     found[name] = run
                     break
     return found

@@ -111,7 +111,7 @@ def per_unit(run: Run, cell: TreatmentCell) -> tuple[str, str]:
         )
         sizes = ((one.get("dataset"), one.get("files", 1)) for one in planned)
         work = next((data["size_bytes"] * files / GIB for data, files in sizes if data), None)
-        is_as_defined = _defined_gib(run, run.plan["size"]) == work
+        is_as_defined = _defined_gib(run, run.size) == work
         of_article = _defined_gib(run, PUBLISHED_SIZE) if is_as_defined else None
     measured, published = "", claim["published"] if claim else None
     if work and cell.summary:

@@ -90,7 +90,7 @@ def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
 
     found: dict[str, list[PublishedFigure]] = {}
     for row in rows:
-        if row.untestable and run.plan["experiment"] in row.experiments:
+        if row.untestable and run.experiment in row.experiments:
             found.setdefault(row.untestable, []).append(row)
     return pd.DataFrame(
         [
@@ -242,8 +242,8 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
         return
     rows = [
         [
-            other.run.plan["experiment"],
-            other.run.plan["run_id"],
+            other.run.experiment,
+            other.run.run_id,
             other.machine,
             str(len(other.same)),
             ", ".join(other.different) or "–",

@@ -228,6 +228,21 @@ class Run:
         return self.path.is_file()
 
     @property
+    def run_id(self) -> str:
+        """Its id, which begins with the time of its start."""
+        return str(self.plan["run_id"])
+
+    @property
+    def experiment(self) -> str:
+        """The name of its experiment."""
+        return str(self.plan["experiment"])
+
+    @property
+    def size(self) -> str:
+        """The name of its size in the definition."""
+        return str(self.plan["size"])
+
+    @property
     def definition(self) -> Mapping[str, Any]:
         """The experiment's definition, as it was when the run was planned."""
         definition: Mapping[str, Any] = self.plan["definition"]
@@ -254,7 +269,7 @@ class Run:
 
     def fill_places(self, text: str) -> str:
         """Return a text of the definition with the {places} of the run's size filled in."""
-        size = (self.definition.get("sizes") or {}).get(self.plan["size"]) or {}
+        size = (self.definition.get("sizes") or {}).get(self.size) or {}
         for name, value in (size.get("places") or {}).items():
             text = text.replace(f"{{{name}}}", str(value))
         return text

@@ -74,7 +74,7 @@ def comparison_report(comparison: Comparison) -> Report:
     else:
         nothing = "Nothing that is recorded differs between these runs: a change is noise, or what"
         rest.append(Paragraph(f"{nothing} is not recorded."))
-    title = f"{comparison.runs[0].plan['experiment']}, compared"
+    title = f"{comparison.runs[0].experiment}, compared"
     return Report(title, tuple(first), tuple(rest))
 
 
@@ -132,8 +132,8 @@ def _runs_table(comparison: Comparison) -> Table:
         named, emulated = included_by_name(run), ", emulated" if run.is_emulated else ""
         note = f"\nincluded by name: {', '.join(named)}" if named else ""
         trials = f"{included} included, {planned - included} not{note}"
-        size = f"{run.plan['size']}{emulated}"
-        runs.append([run_letter(number), run.plan["run_id"], size, trials])
+        size = f"{run.size}{emulated}"
+        runs.append([run_letter(number), run.run_id, size, trials])
     return make_table(["", "run", "size", "trials"], runs)
 
 

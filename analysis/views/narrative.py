@@ -89,7 +89,7 @@ def answer_html(run: Run) -> str:
 def notices_html(run: Run) -> str:
     """Return a box for each limitation of the figures."""
     notices = [*_notices(run), *_collector_notices(run)]
-    size, reason = run.plan["size"], run.plan.get("size_reason") or "as requested"
+    size, reason = run.size, run.plan.get("size_reason") or "as requested"
     notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
     return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in notices)
 

@@ -19,7 +19,7 @@ from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
-from analysis.views import evidence_tables, run
+from analysis.views import evidence_tables, narrative, run
 from analysis.views.html import (
     Html,
     block_table_html,
@@ -31,18 +31,6 @@ from analysis.views.html import (
     strip_html,
     svg_html,
     table_html,
-)
-from analysis.views.narrative import (
-    ABOUT_CLAIMS,
-    ABOUT_KERNEL,
-    ABOUT_LATENCY,
-    ABOUT_OWN,
-    ABOUT_RESIDENCY,
-    ABOUT_TIME,
-    OWN_COLUMNS,
-    answer_html,
-    notices_html,
-    story_html,
 )
 from analysis.views.run import memory_section, minima_section
 from pagecage.checkout import TOP
@@ -66,14 +54,14 @@ class Results(RunFrames):
     @property
     def heading(self) -> Html:
         """Title, question and strip."""
-        title, question = escape(self.run.plan["experiment"]), self.run.definition["question"]
+        title, question = escape(self.run.experiment), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
         return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}")
 
     @property
     def answer(self) -> Html | None:
         """The findings in sentences, and a search for memory."""
-        items, search = answer_html(self.run), blocks_html(memory_section(self.run))
+        items, search = narrative.answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
         return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
 
@@ -139,7 +127,7 @@ class Results(RunFrames):
             svg_html(figure, latencies.latency_alt_text(what, *data), what.replace("_", " "))
             for what, figure in drawn.items()
         ]
-        head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
+        head = f"<h2>Latency distribution</h2><p>{narrative.ABOUT_LATENCY}</p>"
         return Html(head + "".join(parts)) if parts else None
 
     @property
@@ -157,7 +145,7 @@ class Results(RunFrames):
         )
         if not made and not silent and not left:
             return None
-        about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
+        about = f"<p>{narrative.ABOUT_CLAIMS}</p>" if made else ""
         parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
         line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
         text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
@@ -195,12 +183,12 @@ class Results(RunFrames):
     @property
     def story(self) -> Html | None:
         """The definition's story, collapsed."""
-        return folded("why this was measured", story_html(self.run))
+        return folded("why this was measured", narrative.story_html(self.run))
 
     @property
     def limitations(self) -> Html | None:
         """The size, the host, and what limits the figures, collapsed."""
-        return folded("size, host and limitations", notices_html(self.run))
+        return folded("size, host and limitations", narrative.notices_html(self.run))
 
     @property
     def evidence(self) -> Html:
@@ -254,7 +242,7 @@ class Results(RunFrames):
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
         state = f"<h3>{about}</h3>{states.text}" if states else ""
-        return folded("disk traffic over time", made.text + state, ABOUT_TIME)
+        return folded("disk traffic over time", made.text + state, narrative.ABOUT_TIME)
 
     @property
     def own_collectors(self) -> Html | None:
@@ -276,8 +264,8 @@ class Results(RunFrames):
             if (more := own_df["field"].nunique() - traces.MOST_FIELDS) > 0:
                 figures += f'<p class="source">{more} further fields are in its trace.</p>'
         table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
-        head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
-        note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
+        head = f"<h3>Collectors of this definition</h3><p>{narrative.ABOUT_OWN}</p>"
+        note = f'<p class="source">{escape(narrative.OWN_COLUMNS)}</p>'
         return Html(f"{head}{table.text if table else ''}{note}{figures}")
 
     @property
@@ -288,7 +276,7 @@ class Results(RunFrames):
             lambda: charts.residency_figure(shown, self.styles),
             lambda: charts.residency_alt_text(shown, self.styles),
         )
-        return folded("residency", made, ABOUT_RESIDENCY)
+        return folded("residency", made, narrative.ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
@@ -302,7 +290,7 @@ class Results(RunFrames):
         faults = folded_table("faults by flags of the mapping", fault_df)
         events = folded_table("events by treatment", fault_event_table(self.run))
         made = [part.text for part in (drawn, faults, events) if part]
-        return folded("read-ahead and faults", "".join(made), ABOUT_KERNEL)
+        return folded("read-ahead and faults", "".join(made), narrative.ABOUT_KERNEL)
 
     @property
     def trials(self) -> Html | None:

@@ -247,7 +247,7 @@ def run_report(run: Run) -> Report:
     rest += [*claims_section(results), *minima_section(run)]
     if line := claims_line(run, results):
         first.append(Paragraph(line, tone="soft"))
-    return Report(run.plan["experiment"], tuple(first), tuple(rest))
+    return Report(run.experiment, tuple(first), tuple(rest))
 
 
 def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
@@ -256,11 +256,11 @@ def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
 
 def claims_report(run: Run) -> Report:
     results = evaluate_claims(run)
-    return Report(run.plan["experiment"], (*claims_section(results), *minima_section(run)))
+    return Report(run.experiment, (*claims_section(results), *minima_section(run)))
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
-    tally, name = claims_tally(results), run.plan["run_id"]
+    tally, name = claims_tally(results), run.run_id
     return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
 
 
@@ -285,7 +285,7 @@ def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
     if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
     reason = run.plan.get("size_reason") or "as requested"
-    yield Paragraph(f"size {run.plan['size']}: {reason}", tone="soft")
+    yield Paragraph(f"size {run.size}: {reason}", tone="soft")
     if run.plan.get("until_ci"):
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
@@ -343,7 +343,7 @@ def _verdicts(run: Run) -> Iterator[Block]:
     for reason, count in reasons.most_common():
         yield Paragraph(f"not included: {count} × {reason}", marker="•")
     if any(trial.is_valid_apart_from_noise and trial.is_excluded for trial in run.trials):
-        again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
+        again = f"pagecage run {run.experiment} --resume --repeat-excluded"
         yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
     for sentence in repeat_differences(run):
         yield Paragraph(sentence, tone="warning", marker="•")
