@@ -207,10 +207,6 @@ def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
     return f"a wrong answer: {'; '.join(list(messages)[:2])}" if messages else ""
 
 
-def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
-    return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
-
-
 def response_value(trial: JudgedTrial, response: str) -> float | None:
     """Return a trial's figure; device totals of an incomplete pass are scaled to the whole pass.
 
@@ -278,22 +274,23 @@ def main_cells(run: Run) -> list[TreatmentCell]:
     return [make_cell(run, treatment, run.response) for treatment in treatments(run)]
 
 
-_COUNTS = ("killed", "excluded", "unanswered")
-_FLAGS = ("is_extrapolated", "is_all_excluded")
+_NUMBERS = ("killed", "excluded", "unanswered", "is_extrapolated", "is_all_excluded", "unproven")
 
 
-def median_columns(run: Run) -> list[str]:
+def median_table(run: Run, response: str) -> tuple[list[str], list[list[Any]]]:
+    """Return the titles and rows of a table of medians: levels, figures, and numbers of trials.
+
+    A row is one treatment. Figures are in the response's own unit, and None without a figure.
+    """
     figures = ("response", "median", "low", "high", "kind", "n")
-    return [*run.factors, *figures, *_COUNTS, *_FLAGS, "unproven"]
-
-
-def median_row(run: Run, treatment: Treatment, response: str) -> list[Any]:
-    """Return the values of `median_columns`; figures are in the response's own unit, or None."""
-    cell = make_cell(run, treatment, response)
-    one = cell.summary
-    figures = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
-    numbers = [getattr(cell, name) for name in (*_COUNTS, *_FLAGS, "unproven")]
-    return [*treatment.values(), response, *figures, *numbers]
+    rows = []
+    for treatment in treatments(run):
+        cell = make_cell(run, treatment, response)
+        one = cell.summary
+        values = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
+        numbers = [getattr(cell, name) for name in _NUMBERS]
+        rows.append([*treatment.values(), response, *values, *numbers])
+    return [*run.factors, *figures, *_NUMBERS], rows
 
 
 def published_by_treatment(run: Run, response: str) -> dict[str, str]:

@@ -246,11 +246,11 @@ def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iter
 
 
 def write_report(fleet: Fleet) -> Path:
-    from analysis.views.html import to_html, write_page
+    from analysis.views.html import write_page
 
     target = fleet.path / "report.html"
     title = f"{fleet.document['experiment']} · {fleet.document['run_id']}"
-    write_page(to_html(fleet_report(fleet), title), target)
+    write_page(fleet_report(fleet), title, target)
     return target
 
 

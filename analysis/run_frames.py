@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.ratios import hosted_scorecard
 from analysis.articles.sides import included_ratio
-from analysis.cells import median_columns, median_row, treatments
+from analysis.cells import median_table
 from analysis.data import frames
 from analysis.data.load import bundled_runs, include_by_name, load_run, opened
 from pagecage.bundle.pack import SUFFIX
@@ -133,9 +133,8 @@ class RunFrames:
         Figures are in the response's own unit, NaN without one; `n` trials are included. The levels
         are ordered categories, so that a pivot keeps their order.
         """
-        name = response or self.response
-        rows = [median_row(self.run, treatment, name) for treatment in treatments(self.run)]
-        frame = pd.DataFrame(rows, columns=median_columns(self.run))
+        columns, rows = median_table(self.run, response or self.response)
+        frame = pd.DataFrame(rows, columns=columns)
         return self._with_ordered_levels(frame.astype(dict.fromkeys(_FIGURES, float)))
 
     def ratios(

@@ -165,25 +165,6 @@ def _contents(caption: str, pages: Sequence[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
-def decisions(documents: Iterable[str]) -> str:
-    head = (
-        "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
-        " rejected.\n"
-    )
-    return "\n".join([head, "```{toctree}", *documents, "```", ""])
-
-
-def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
-    """Return the line below a report's title; `files` are the run's files by their texts."""
-    links = " · ".join(
-        [
-            f'<a href="../notebooks/{name}.html">data frames</a>',
-            *(f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()),
-        ]
-    )
-    return f'<p class="source">Run {run.run_id} · {links}</p>'
-
-
 _BELOW = {
     **dict.fromkeys(("host", "run"), "measured"),
     **dict.fromkeys(("reason", "rule changed"), "verdict"),
@@ -227,7 +208,7 @@ Click a heading to sort the table, or a button to filter it.
 
 
 def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
-    counts, every = scorecard.count_verdicts(scored.card.rows), tables.columns(scored)
+    counts, columns = scorecard.count_verdicts(scored.card.rows), tables.columns(scored)
     chips = "".join(
         f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
         f' title="{escape(tables.MEANINGS.get(verdict, tables.verdict_words(verdict)))}">'
@@ -235,38 +216,27 @@ def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
         for verdict in scorecard.VERDICTS
         if counts[verdict]
     )
-    shown = [column for column in every if column.heading not in _BELOW]
-    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
+    heads = "".join(f"<th>{one.heading}</th>" for one in columns if one.heading not in _BELOW)
     rows = []
     for row in scored.card.rows:
-        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
-        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
+        texts = {column.heading: column.text(row) for column in columns}
+        cells = {name: escape(text) for name, text in texts.items() if name not in _BELOW}
+        if row.experiment in reports:
+            name = cells["experiment"]
+            cells["experiment"] = f'<a href="reports/{name}.html">{name}</a>'
+        cells["verdict"] = f'<b class="{row.verdict}">{tables.verdict_words(row.verdict)}</b>'
+        for name, note in texts.items():
+            if name in _BELOW and note != "–":
+                note = f"rule changed {note}" if name == "rule changed" else note
+                cells[_BELOW[name]] += f"<small>{escape(note)}</small>"
+        line = "".join(f"<td>{cell}</td>" for cell in cells.values())
+        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{line}</tr>')
     newline = "\n"
     return (
         f'<div class="chips" role="group" aria-label="Show only">{chips}</div>\n'
         '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
     )
-
-
-def _cell(
-    column: tables.Column,
-    row: scorecard.ScoredClaim,
-    every: Sequence[tables.Column],
-    reports: Collection[str],
-) -> str:
-    """Return a cell with the small lines below its text; a dash is left out."""
-    heading, text = column.heading, escape(column.text(row))
-    if heading == "experiment" and row.experiment in reports:
-        text = f'<a href="reports/{text}.html">{text}</a>'
-    elif heading == "verdict":
-        text = f'<b class="{row.verdict}">{tables.verdict_words(row.verdict)}</b>'
-    for below in every:
-        note = below.text(row)
-        if _BELOW.get(below.heading) == heading and note != "–":
-            note = f"rule changed {note}" if below.heading == "rule changed" else note
-            text += f"<small>{escape(note)}</small>"
-    return text
 
 
 _FRAMES = "data-frames.ipynb"
@@ -378,7 +348,10 @@ def _lay_out(
             shutil.copy(run.path / file, given)
         shutil.copy(run.path.with_name(bundle), given)
         files = {"one page": PAGE, "notebook": NAME, "bundle: raw records and traces": bundle}
-        page = site_page(run.path / NAME, name, downloads(run, name, files))
+        links = [f'<a href="../notebooks/{name}.html">data frames</a>']
+        links += [f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()]
+        below = f'<p class="source">Run {run.run_id} · {" · ".join(links)}</p>'
+        page = site_page(run.path / NAME, name, below)
         nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     documents, experiments = _lay_out_documents(top, source), top / "experiments"
     scored = ratios.hosted_scorecard(experiments, stored)
@@ -415,19 +388,19 @@ _GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.m
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
     """Copy the project's documents; return the names of those for the table of contents."""
-    found = {
-        path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
-    }
-    kept = {
-        name: path
-        for name, path in found.items()
-        if path.name != "README.md" and name not in _GENERATED
-    }
+    paths = [path for path in (top / "docs").rglob("*.md") if path.name != "README.md"]
+    found = {path.relative_to(top).as_posix(): path for path in sorted(paths)}
+    kept = {name: path for name, path in found.items() if name not in _GENERATED}
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
-    (source / "docs/decisions/index.md").write_text(decisions(records))
+    head = (
+        "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
+        " rejected.\n"
+    )
+    text = "\n".join([head, "```{toctree}", *records, "```", ""])
+    (source / "docs/decisions/index.md").write_text(text)
     return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
 
 

@@ -20,7 +20,7 @@ from analysis.articles.sides import (
     sides_of,
     summarise_sides,
 )
-from analysis.cells import claim_trials, is_extrapolated, is_planned, wrong_answer_reason
+from analysis.cells import claim_trials, is_extrapolated, wrong_answer_reason
 from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
 from analysis.data.load import JudgedTrial, Run, describe_dataset
 from analysis.formatting import depends_on_cpu_speed, unit_scale
@@ -453,7 +453,9 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
     if claim.get("over_boot") and not all(sides):
         return "its trials ran in one boot of the host; restart it and resume the run"
     if not all(sides):
-        has_trials = all(is_planned(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
+        planned = [dict(trial["treatment"]).items() for trial in run.plan["trials"]]
+        levels = [(claim.get(key) or {}).items() for key in SIDES]
+        has_trials = all(any(side <= trial for trial in planned) for side in levels)
         return (
             "its trials have not been run"
             if has_trials

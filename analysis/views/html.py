@@ -128,9 +128,10 @@ _TEMPLATE = Path(__file__).parents[1] / "templates/offline"
 _SHEETS = ("page.css", "parts.css")
 
 
-def write_page(content: str, target: Path) -> None:
+def write_page(report: Report, title: str, target: Path) -> None:
+    """Write a report as a page, whole or not at all."""
     try:
-        write_whole(target, content)
+        write_whole(target, to_html(report, title))
     except OSError as error:
         message = f"{target} cannot be written: {error.strerror}"
         raise PagecageError(message, "name another --html") from None

@@ -29,8 +29,7 @@ from analysis.cells import (
     legend,
     main_cells,
     make_cell,
-    median_columns,
-    median_row,
+    median_table,
     published_by_treatment,
     repeat_differences,
     stopping_rule_status,
@@ -422,6 +421,6 @@ def as_json(run: Run) -> dict[str, Any]:
 
 def as_csv(run: Run) -> str:
     """Return a line per treatment, with all digits, in the response's own unit."""
-    rows = [median_row(run, treatment, run.response) for treatment in treatments(run)]
+    columns, rows = median_table(run, run.response)
     words = ([str(x).lower() if isinstance(x, bool) else x for x in row] for row in rows)
-    return csv_text(median_columns(run), list(words))
+    return csv_text(columns, words)
