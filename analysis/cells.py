@@ -35,7 +35,6 @@ def gap_sentence(run: Run) -> str:
 
 
 def repeat_differences(run: Run) -> Iterator[str]:
-    """Yield a sentence for each way in which the repeats of a treatment differ."""
     groups: dict[str, list[JudgedTrial]] = defaultdict(list)
     for trial in run.trials:
         if trial.verdicts.is_data_point:
@@ -132,7 +131,6 @@ class TreatmentCell:
 
     @property
     def spread(self) -> str:
-        """The note below the figure: interval, number of trials, and trials left out."""
         return self.note(None)
 
     def note(self, common: CommonSpread | None) -> str:
@@ -191,12 +189,10 @@ def treatments(run: Run) -> Iterator[Treatment]:
 
 
 def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTrial]:
-    """Return the trials whose treatment has all the levels in `where`."""
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
 
 
 def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
-    """Return the trials on which a claim or a finding rests."""
     return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
 
 
@@ -407,7 +403,6 @@ class BindingCause:
 
     @property
     def text(self) -> str:
-        """The limit with its share of the time."""
         return ", ".join(filter(None, (self.words, self.share)))
 
     @property
@@ -427,7 +422,6 @@ _CAUSES = {
 
 
 def causes(run: Run) -> list[BindingCause]:
-    """Return the binding limits of the treatments with limits, the most frequent one first."""
     found: dict[str, list[tuple[Treatment, Diagnosis]]] = defaultdict(list)
     for treatment, one in diagnosis_by_treatment(run):
         words = _CAUSES.get(one.bound_by, one.bound_by.replace("_", " "))

@@ -178,7 +178,6 @@ def facts_of(run: Run) -> dict[str, str]:
 
 
 def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return nested facts as pairs, with dots in nested names."""
     pairs: list[tuple[str, Any]] = []
     for key, value in facts.items():
         name = f"{prefix}{key}"
@@ -187,7 +186,6 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
-    """Return each reason for which a run is not comparable with the first one."""
     return list(dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run)))
 
 

@@ -64,7 +64,6 @@ def is_time(response: str) -> bool:
 
 
 def unit_of(response: str) -> str:
-    """Return the unit that a response's name states: seconds, bytes, or none for a count."""
     endings = ("bytes_per_second", "per_second", "seconds", "bytes", "ms", "us", "ns", "percent")
     return next((unit for unit in endings if response.endswith(f"_{unit}")), "")
 

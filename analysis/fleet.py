@@ -184,7 +184,6 @@ _MODES = {
 
 
 def fleet_report(fleet: Fleet) -> Report:
-    """Return the report: members, the table of figures, and the facts in which hosts differ."""
     rest: list[Block] = []
     blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
     for member in fleet.members:
@@ -208,7 +207,6 @@ def fleet_report(fleet: Fleet) -> Report:
 
 
 def member_sentence(member: FleetMember) -> str:
-    """Return how many trials of a host have an answer and, if some are missing, the reason."""
     count = f"{member.host}: {member.answered} of {member.planned} trials have an answer"
     if member.is_complete:
         return count

@@ -147,7 +147,6 @@ def format_quantity(response: str, value: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Format three significant digits without an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

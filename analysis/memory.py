@@ -75,7 +75,6 @@ class MemoryRun:
 
 
 def memory_run(run: Run) -> MemoryRun | None:
-    """Return the search of a run; None if the run is none."""
     rule = rule_of(run.plan)
     if rule is None:
         return None

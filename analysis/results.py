@@ -169,7 +169,6 @@ def gate_status(verdicts: set[str]) -> int:
 def judged(
     folder: Path, fail_if: Sequence[str], include: Sequence[str], form: str = ""
 ) -> tuple[str, int]:
-    """Return the verdicts of gates with bounds on one run, and their exit status."""
     (run,) = load_runs([folder], include)
     gates = [parse_gate(text) for text in fail_if]
     check_bounds(gates)
@@ -209,7 +208,6 @@ def _stored_runs(runs: Path, bundles: Path | None) -> Iterator[Sequence[Run]]:
 def scorecard(
     runs: Path, bundles: Path | None, experiment: str | None, form: str, others: Sequence[Path] = ()
 ) -> str:
-    """Return the published figures with the results of stored runs, and of others' bundles."""
     require_tested(read_rows(TOP / "experiments"), experiment)
     deviations = read_deviations(bundles) if bundles else ()
     report_of: Callable[[HostedScorecard], Report] = (

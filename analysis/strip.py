@@ -154,7 +154,6 @@ def _label(run: Run, cell: TreatmentCell) -> str:
 
 
 def _limit(found: Sequence[BindingCause], sides: Sequence[Treatment]) -> str:
-    """Return the binding limits of the headline's first treatment, or else of all treatments."""
     about = [
         replace(one, diagnoses=named)
         for one in found
@@ -169,7 +168,6 @@ def _limit(found: Sequence[BindingCause], sides: Sequence[Treatment]) -> str:
 
 
 def _trust(run: Run, cells: Sequence[TreatmentCell]) -> str:
-    """Return how many trials count, how often each treatment was measured, and on which CPU."""
     included = [trial for trial in run.trials if trial.is_included]
     counts = sorted({cell.summary.n for cell in cells if cell.summary and not cell.is_all_excluded})
     parts = [f"{len(included)} of {len(run.plan['trials'])} trials"]

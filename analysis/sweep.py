@@ -171,7 +171,6 @@ def _source(
 
 
 def sweep_sentences(sweep: Sweep) -> list[str]:
-    """Describe the knee, and the prediction's error where a cap binds."""
     knee = sweep.knee
     conclusion = (
         f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}"

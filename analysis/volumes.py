@@ -77,7 +77,6 @@ class VolumeSummary:
 
 
 def volume_summaries(run: Run) -> list[VolumeSummary]:
-    """Return the volumes of a run's treatments; empty if a cgroup enforces all limits."""
     found = []
     for treatment in treatments(run):
         trials = trials_of(run.trials, treatment)

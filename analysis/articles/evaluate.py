@@ -474,7 +474,6 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
 
 
 def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
-    """Evaluate whether every trial ended as published, which noise of the host does not change."""
     eligible = [trial for trial in side if trial.is_ended_apart_from_noise]
     n = len(eligible)
     if not eligible:
@@ -489,7 +488,6 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) ->
 
 
 def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
-    """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     responses, published = claim["response"].split("+"), [claim["published"]]
     if len(responses) > 1:

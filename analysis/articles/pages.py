@@ -222,7 +222,6 @@ def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None
 
 
 def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> Iterator[Block]:
-    """Yield what does not hold, by cause, and what is undecided, by what would decide it."""
     yield from _not_held(card.rows, deviations)
     needed: dict[tuple[str, str], list[str]] = {}
     untestable: dict[str, list[str]] = {}
@@ -245,7 +244,6 @@ def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> Iterat
 
 
 def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
-    """Yield the causes of what does not hold: first those that a measurement could refute."""
     figures = {row.id: format_scored_measurement(row) for row in rows if row.measured is not None}
     failed = {row.id for row in rows if row.verdict == "not_held"}
     shown = [one for one in deviations if failed.intersection(one.claims)]
@@ -275,7 +273,6 @@ def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> I
 
 
 def coverage(scored: HostedScorecard) -> Paragraph:
-    """Return how many rows have a measured figure, from how many runs, and how many need none."""
     measured, rows, runs = len(scored.with_figure()), scored.card.rows, len(scored.runs)
     fixed = sum(row.run is None and row.measured is not None for row in rows)
     untestable = count_verdicts(rows)["untestable"]

@@ -22,7 +22,6 @@ from pagecage.units import format_bytes
 
 
 def published_ratios(run: Run) -> list[str]:
-    """Return the published ratio of each finding; empty without one."""
     claims = run.definition.get("claims", [])
     ratios = [claim for claim in claims if claim["rule"] in RATIO_RULES]
     plain = [
@@ -123,7 +122,6 @@ class RatioGrid:
 
 
 def ratio_tables(run: Run) -> list[RatioGrid]:
-    """Return the tables of the run's definition that have at least one ratio."""
     found = []
     for table in run.definition.get("ratio_tables", []):
         ratios = {}
@@ -182,14 +180,12 @@ class HostedScorecard:
     others: tuple[OtherRun, ...] = ()
 
     def host_class(self, row: ScoredClaim) -> str:
-        """Return the class of the host whose run measured a row, or the other machine."""
         if row.run is None:
             return WITHOUT_RUN
         machines = {other.run.run_id: other.machine for other in self.others}
         return machines.get(row.run) or host_class(self.runs[row.run])
 
     def with_figure(self) -> list[ScoredClaim]:
-        """Return the rows for which a run has a figure of included trials."""
         return [row for row in self.card.rows if row.run and _strength(row) >= _MEASURED]
 
 

@@ -105,7 +105,6 @@ class Scorecard:
         return {kind: found.get(kind) or count_verdicts(()) for kind in KINDS}
 
     def headline(self) -> str:
-        """Return the sentence that states how many figures are reproduced."""
         of = self.totals_by_kind()
         mechanism, absolute, construction = (of[kind] for kind in KINDS)
         rows = [row for row in self.rows if row.counts_as == MECHANISM and row.verdict == "held"]
@@ -137,7 +136,6 @@ def count_verdicts(rows: Iterable[ScoredClaim]) -> dict[str, int]:
 
 
 def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = None) -> Scorecard:
-    """Return the scorecard of the definitions and the newest run of each experiment."""
     rows = read_rows(experiments)
     require_tested(rows, only)
     definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
@@ -188,7 +186,6 @@ def _score(
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
-    """Score a row by its own experiment, or by another that tests it if that has no result."""
     reason = ""
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
@@ -287,7 +284,6 @@ def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> N
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """Return the newest run with a record, by experiment."""
     found: dict[str, Run] = {}
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
@@ -389,7 +385,6 @@ def unexplained(rows: Iterable[ScoredClaim], deviations: Sequence[Deviation]) ->
 
 
 def with_figures(cause: str, figures: Mapping[str, str]) -> str:
-    """Return a cause with the measured figures of the rows that it names."""
     if missing := [id_ for id_ in _PLACE.findall(cause) if id_ not in figures]:
         raise PagecageError(
             f"{FILE} names {missing[0]}, which has no measured figure", "correct it"

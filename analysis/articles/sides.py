@@ -62,7 +62,6 @@ def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
 
 
 def minima(run: Run) -> list[TreatmentMinimum]:
-    """Return the least figure of each treatment with a published minimum."""
     claims = [c for c in run.definition.get("claims", []) if c.get("statistic") == MINIMUM]
     found = []
     for treatment in treatments(run):
@@ -124,7 +123,6 @@ def per_unit(run: Run, cell: TreatmentCell) -> tuple[str, str]:
 
 
 def _defined_gib(run: Run, name: str) -> float | None:
-    """Return the data of a size of the definition in GiB; None if they have none."""
     size = (run.definition.get("sizes") or {}).get(name) or {}
     with suppress(PagecageError):
         if isinstance(size.get("dataset"), str):

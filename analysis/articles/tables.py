@@ -85,7 +85,6 @@ def _unbroken(text: str) -> str:
 
 
 def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
-    """Return the experiment's figures that no run can test, grouped by reason."""
     import pandas as pd
 
     found: dict[str, list[PublishedFigure]] = {}
@@ -110,14 +109,12 @@ _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
 
 def contradiction_sentence(results: Sequence[ClaimResult]) -> str:
-    """Return how many published figures a run contradicts, and their ids; empty if none."""
     count, found = _contradictions(results)
     ids = ", ".join(claim.id for claim in found)
     return " ".join([f"{count}: {ids}.", *contradiction_sentences(found)]) if found else ""
 
 
 def contradiction_html(run: Run) -> str:
-    """Return the notice as a box whose ids link to the rows of the claims; empty if none."""
     count, found = _contradictions(evaluate_claims(run))
     if not found:
         return ""
@@ -144,7 +141,6 @@ def with_anchors(table: str) -> str:
 
 
 def ratio_sections(run: Run) -> Iterator[Block]:
-    """Yield each table of ratios with its title; nothing if the definition has none."""
     for table in ratio_tables(run):
         about = table.about
         if table.published is not None:
@@ -223,7 +219,6 @@ def scorecard_report(scored: HostedScorecard) -> Report:
 
 
 def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return a table with a row for each name, and a column for each verdict that occurs."""
     shown = [verdict for verdict in VERDICTS if any(of[verdict] for of in counts.values())]
     lines: list[list[str | Cell]] = [
         [
@@ -296,8 +291,6 @@ class Column:
 
 
 def columns(scored: HostedScorecard) -> tuple[Column, ...]:
-    """Return the columns, in the order of the table."""
-
     def host(row: ScoredClaim) -> str:
         name = scored.host_class(row)
         return "–" if name == WITHOUT_RUN else name

@@ -46,7 +46,6 @@ _RECORDED = (
 
 
 def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
-    """Return a run's baseline as plain data, with these responses."""
     planned = {trial["trial_id"]: trial for trial in run.plan["trials"]}
     treatments: dict[str, dict[str, Any]] = {}
     for trial in run.trials:

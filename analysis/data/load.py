@@ -229,17 +229,14 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """Its id, which begins with the time of its start."""
         return str(self.plan["run_id"])
 
     @property
     def experiment(self) -> str:
-        """The name of its experiment."""
         return str(self.plan["experiment"])
 
     @property
     def size(self) -> str:
-        """The name of its size in the definition."""
         return str(self.plan["size"])
 
     @property
@@ -367,7 +364,6 @@ def excluded_trials(run: Run) -> list[JudgedTrial]:
 
 
 def with_included(run: Run, trial_ids: Collection[str]) -> Run:
-    """Return the run with these trials included, whatever their verdicts."""
     trials = tuple(
         replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids)
         for t in run.trials

@@ -196,7 +196,6 @@ def _bars_of_equal_height(
 def residency_alt_text(
     shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
 ) -> str:
-    """Describe the resident share of the data at first, at most and at last."""
     parts = []
     for name, rows in shown.items():
         shares = rows.sort_values("seconds")["resident_pages"] / rows["total_pages"].max()
@@ -251,7 +250,6 @@ def readahead_figure(
 
 
 def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
-    """Describe the most frequent request size of each treatment."""
     parts = []
     for name, rows in readahead_df.groupby("treatment", sort=False):
         counts = rows.groupby("pages")["count"].sum()
@@ -302,7 +300,6 @@ def format_levels(axes: Axes, names: Mapping[float, str]) -> None:
 
 
 def label_lines(axes: Axes) -> None:
-    """Write the name of each line at its right end, moved apart where lines end close together."""
     named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     lines = [line for line in named if np.size(line.get_xdata())]
     points = [np.asarray(line.get_xydata()) for line in lines]
@@ -365,7 +362,6 @@ def curve_alt_text(
 
 
 def format_value_axis(axes: Axes, response: str) -> None:
-    """Format the axis of a response; a log axis gets more labels if it spans few decades."""
     axes.yaxis.set_major_formatter(quantity_formatter(response))
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()

@@ -29,7 +29,6 @@ _THROUGH = {
 def sweep_figure(
     sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
-    """Draw figures over the limit, throughput beside them, and the knee as a line."""
     points = [point for point in sweep.points if point.measured is not None]
     if len(points) < 2:
         return None

@@ -49,7 +49,6 @@ _NOISE = {"a_a_pair": "an A/A pair of treatments", "range": "the range of two to
 
 
 def comparison_report(comparison: Comparison) -> Report:
-    """Return the report: strip, runs, gates and first table, then what only a whole one has."""
     first: list[Block] = [comparison_strip(comparison), _runs_table(comparison)]
     first += [
         Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning")
@@ -110,7 +109,6 @@ def comparison_strip(comparison: Comparison) -> Strip:
 
 
 def _changes_chart(comparison: Comparison, rows: Sequence[ComparisonRow]) -> BarChart | None:
-    """Return bars of the greatest changes of the last run; None without any."""
     found = [(row, row.changes[-1].ratio) for row in rows]
     known = [(row, one) for row, one in found if one and one.middle and isfinite(one.middle)]
     greatest = sorted(known, key=lambda pair: -abs(log(pair[1].middle)))[:MOST_BARS]
@@ -172,7 +170,6 @@ def _response_blocks(
 
 
 def _gates(comparison: Comparison) -> Iterator[Block]:
-    """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
     treatments: dict[tuple[str, str, str, str], list[str]] = {}
     for one in _failures_first(comparison.gate_results):
         letters = run_letter(one.run) + (" / A" if one.gate.bound is None else "")

@@ -41,7 +41,6 @@ def _tally(values: Any) -> str:
 
 
 def excluded_table(run: Run) -> pd.DataFrame:
-    """Return each trial that is not averaged in, with every reason."""
     rows = [
         {
             "trial": treatment_label(t.record.treatment),
@@ -106,7 +105,6 @@ def proof_table(run: Run) -> pd.DataFrame:
 
 
 def trial_table(run: Run) -> pd.DataFrame:
-    """Return one row per trial, in the order they ran, without responses that no trial has."""
     titles, rows = {run.response: response_title(run.response), **_SHORT}, []
     for trial in run.trials:
         record, verdicts, collectors = trial.record, trial.verdicts, trial.record.collectors
@@ -144,7 +142,6 @@ _SHORT = {
 
 
 def facts_table(run: Run) -> pd.DataFrame:
-    """Return the facts of the host, with a column for each machine state that the run had."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
@@ -209,7 +206,6 @@ def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
 
 
 def collectors_table(run: Run, names: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each of these custom collectors: its trials, lines, gaps and CPU time."""
     rows = []
     for name in names:
         entries = [entry for trial in run.trials if (entry := trial.record.collectors.get(name))]

@@ -129,7 +129,6 @@ _SHEETS = ("page.css", "parts.css")
 
 
 def write_page(report: Report, title: str, target: Path) -> None:
-    """Write a report as a page, whole or not at all."""
     try:
         write_whole(target, to_html(report, title))
     except OSError as error:
@@ -138,7 +137,6 @@ def write_page(report: Report, title: str, target: Path) -> None:
 
 
 def to_html(report: Report, page_title: str) -> str:
-    """Return a report as a page in the project's style that loads no other file."""
     body = f"<h1>{escape(report.title)}</h1>\n{blocks_html((*report.blocks, *report.rest))}"
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
@@ -152,7 +150,6 @@ def to_html(report: Report, page_title: str) -> str:
 
 
 def blocks_html(blocks: Iterable[Block]) -> str:
-    """Return a report's blocks as HTML; neighbouring items become one list."""
     parts = []
     for is_list, group in itertools.groupby(
         blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)

@@ -67,7 +67,6 @@ def paragraph_html(text: str) -> str:
 
 
 def answer_html(run: Run) -> str:
-    """Return the findings as list items, each with its figure or the reason for having none."""
     items = []
     for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
         question = (
@@ -87,7 +86,6 @@ def answer_html(run: Run) -> str:
 
 
 def notices_html(run: Run) -> str:
-    """Return a box for each limitation of the figures."""
     notices = [*_notices(run), *_collector_notices(run)]
     size, reason = run.size, run.plan.get("size_reason") or "as requested"
     notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
@@ -95,7 +93,6 @@ def notices_html(run: Run) -> str:
 
 
 def _collector_notices(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the most frequent reasons of each collector's failures, and what was not traced."""
     failed, keys = Counter[tuple[str, str]](), dict[str, dict[str, None]]()
     for trial in run.trials:
         for name, collector in trial.record.collectors.items():

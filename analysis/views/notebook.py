@@ -48,19 +48,16 @@ class Results(RunFrames):
 
     @cached_property
     def causes(self) -> list[BindingCause]:
-        """The binding limits, for the strip and the diagnosis."""
         return causes(self.run)
 
     @property
     def heading(self) -> Html:
-        """Title, question and strip."""
         title, question = escape(self.run.experiment), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
         return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}")
 
     @property
     def answer(self) -> Html | None:
-        """The findings in sentences, and a search for memory."""
         items, search = narrative.answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
         return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
@@ -74,7 +71,6 @@ class Results(RunFrames):
 
     @property
     def tables(self) -> Html | None:
-        """Further tables of the definition, each with its title and description."""
         parts = []
         for table in self.run.definition.get("tables", []):
             frame = run.response_table(self.run, table)
@@ -114,12 +110,10 @@ class Results(RunFrames):
 
     @property
     def strips(self) -> Html | None:
-        """One point per trial."""
         return self._strips(self.trial_df, self.run.response)
 
     @property
     def latencies(self) -> Html | None:
-        """Latency percentiles, if the workload, fio or a trace has any."""
         data = self.trial_df, self.latency_df, self.styles
         with drawing_style():
             drawn = latencies.latency_figures(*data)
@@ -172,7 +166,6 @@ class Results(RunFrames):
 
     @property
     def diagnosis(self) -> Html | None:
-        """The binding limits, each once, with their treatments."""
         rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
         made = table_html(frame, "causes", "what held the treatments back", is_title=False)
@@ -182,12 +175,10 @@ class Results(RunFrames):
 
     @property
     def story(self) -> Html | None:
-        """The definition's story, collapsed."""
         return folded("why this was measured", narrative.story_html(self.run))
 
     @property
     def limitations(self) -> Html | None:
-        """The size, the host, and what limits the figures, collapsed."""
         return folded("size, host and limitations", narrative.notices_html(self.run))
 
     @property
@@ -246,7 +237,6 @@ class Results(RunFrames):
 
     @property
     def own_collectors(self) -> Html | None:
-        """The numbers of the collectors that the definition brings along, over time."""
         names = frames.own_collector_names(self.run)
         if not names:
             return None
@@ -270,7 +260,6 @@ class Results(RunFrames):
 
     @property
     def residency(self) -> Html | None:
-        """Resident parts of the data over time, collapsed."""
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(
             lambda: charts.residency_figure(shown, self.styles),
@@ -280,7 +269,6 @@ class Results(RunFrames):
 
     @property
     def kernel(self) -> Html | None:
-        """Sizes of read-ahead requests, and faults by the flags of the mapping, collapsed."""
         readahead_df = frames.readahead_frame(self.run)
         drawn = figure_html(
             lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
@@ -294,17 +282,14 @@ class Results(RunFrames):
 
     @property
     def trials(self) -> Html | None:
-        """Every trial, collapsed."""
         frame = evidence_tables.trial_table(self.run)
         return folded_table("trials, in the order they ran", frame, "long")
 
     @property
     def facts(self) -> Html | None:
-        """Facts of the host, collapsed."""
         return folded_table("facts of the host", evidence_tables.facts_table(self.run), "narrow")
 
     @property
     def making(self) -> Html | None:
-        """Command, versions and hashes for repeating the run, collapsed."""
         made = evidence_tables.making_table(self.run)
         return folded_table("command, versions and hashes", made, "narrow", counted=False)

@@ -174,7 +174,6 @@ _DILATED = (
 
 
 def minima_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the least figure per treatment; nothing without a published one."""
     rows = []
     for one in minima(run):
         published = (
@@ -203,7 +202,6 @@ def memory_section(run: Run) -> Iterator[Block]:
 
 
 def _volume_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the simulated volumes; nothing without one."""
     found = volume_summaries(run)
     if not found:
         return
@@ -228,7 +226,6 @@ def _volume_section(run: Run) -> Iterator[Block]:
 
 
 def run_report(run: Run) -> Report:
-    """Return the report: strip and main table, then what only a whole report has."""
     results, search, sweep = evaluate_claims(run), memory_run(run), sweep_of(run)
     table = main_table(run)
     first: list[Block] = [run_strip(run)]
@@ -280,7 +277,6 @@ def claims_tally(results: Sequence[ClaimResult]) -> str:
 
 
 def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
-    """Yield the limitations that the strip does not state."""
     if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
     reason = run.plan.get("size_reason") or "as requested"
@@ -308,7 +304,6 @@ def _findings(run: Run) -> Iterator[Paragraph]:
 
 
 def _diagnosis(run: Run) -> Iterator[Block]:
-    """Yield the binding limits, each once, with a treatment for which it is explained."""
     found, lines = causes(run), fidelity_lines(run)
     if found or lines:
         yield Heading("Diagnosis")
