@@ -82,25 +82,30 @@ def bencher(run: Run) -> str:
 
 
 def github_benchmark(run: Run) -> str:
-    """Return the main response for `customSmallerIsBetter`, or for a rate its opposite."""
+    """Return the main response for github-action-benchmark.
+
+    Its tool is `customSmallerIsBetter`, or `customBiggerIsBetter` for a rate.
+    """
     response, found = run.response, []
     better = f"{response} ({'more' if is_rate(run, response) else 'less'} is better)"
     for figure in figures_of(run, [response]):
         summary = figure.summary
-        found.append(
-            {
-                "name": figure.name,
-                "unit": unit_of(response) or "count",
-                "value": summary.middle,
-                "range": f"{summary.low:g} to {summary.high:g}",
-                "extra": f"{better}\nrun {run.run_id}\nn {summary.n}",
-            }
-        )
+        entry = {
+            "name": figure.name,
+            "unit": unit_of(response) or "count",
+            "value": summary.middle,
+            "range": f"{summary.low:g} to {summary.high:g}",
+            "extra": f"{better}\nrun {run.run_id}\nn {summary.n}",
+        }
+        found.append(entry)
     return _json(found)
 
 
 def hyperfine(run: Run) -> str:
-    """Return the main response as `hyperfine --export-json`; PagecageError if it is no duration."""
+    """Return the main response as `hyperfine --export-json` does.
+
+    Raises PagecageError if the response is not a duration.
+    """
     if not is_time(run.response):
         message = f"hyperfine's format holds durations, and {run.response} is none"
         raise PagecageError(message, "--format bencher")

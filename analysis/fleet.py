@@ -111,7 +111,10 @@ def is_fleet(path: Path) -> bool:
 
 
 def load_fleet(path: Path) -> Fleet:
-    """Load a fleet run's folder; PagecageError if it is none or its records are invalid."""
+    """Load a fleet run's folder.
+
+    Raises PagecageError if it is not a fleet run, or if a host's records are invalid.
+    """
     where = f"{path}/{DOCUMENT}"
     try:
         document = from_line((path / DOCUMENT).read_bytes())
@@ -141,7 +144,7 @@ def load_fleet(path: Path) -> Fleet:
 
 
 def _rounds(file: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the results of rounds; PagecageError names a damaged line."""
+    """Yield the results of rounds. Raises PagecageError with the number of a damaged line."""
     if not file.exists():
         return
     with file.open("rb") as lines:

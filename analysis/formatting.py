@@ -196,14 +196,10 @@ def format_published(published: Any, unit: str) -> str:
             return digits
         return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
     if isinstance(published, str):
-        has_unit = (
-            published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
-        )
-        return (
-            f"{published}{'×' if unit == 'x' else f' {unit}'}"
-            if has_unit
-            else _ORDERINGS.get(published, published)
-        )
+        is_unitless = unit in _UNITLESS or unit.startswith("count")
+        if is_unitless or not published[:1].isdigit():
+            return _ORDERINGS.get(published, published)
+        return f"{published}×" if unit == "x" else f"{published} {unit}"
     return format_in_unit(published, unit)
 
 

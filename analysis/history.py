@@ -100,7 +100,10 @@ class History:
 
 
 def history_of(runs: Sequence[Run], response: str | None = None) -> History:
-    """Return the history of the newest run's experiment; PagecageError for fewer than two."""
+    """Return the history of the newest run's experiment, from runs in any order.
+
+    Raises PagecageError for fewer than two comparable runs.
+    """
     ordered = sorted(runs, key=lambda run: run.run_id)
     newest = ordered[-1]
     chosen, kept, counts = response or newest.response, [], Counter[str]()
@@ -150,14 +153,11 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
     from analysis.figures.style import COLOURS, GREY, quantity_formatter
 
     at = [positions[point.run_id] for point in history.points]
-    middle = [point.summary.middle for point in history.points]
-    axes.vlines(
-        at,
-        [point.summary.low for point in history.points],
-        [point.summary.high for point in history.points],
-        color=COLOURS[0],
-        lw=1,
+    middle, lows, highs = (
+        [getattr(point.summary, end) for point in history.points]
+        for end in ("middle", "low", "high")
     )
+    axes.vlines(at, lows, highs, color=COLOURS[0], lw=1)
     axes.plot(at, middle, "o-", color=COLOURS[0], ms=3.5, lw=1)
     for change in history.changes:
         style = "-" if change.is_proven else ":"

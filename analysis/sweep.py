@@ -172,11 +172,8 @@ def _source(
 
 def sweep_sentences(sweep: Sweep) -> list[str]:
     knee = sweep.knee
-    conclusion = (
-        f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}"
-        if knee.value
-        else knee.reason
-    )
+    found = f"The knee is at {sweep.property} {knee.value:,.0f}: " if knee.value else ""
+    conclusion = found + knee.reason
     lines = [f"{conclusion[:1].upper()}{conclusion[1:]}."]
     errors = [
         abs(p.error)

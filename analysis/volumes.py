@@ -36,7 +36,7 @@ class VolumeCheck:
 
 
 def read_checks(folder: Path) -> list[VolumeCheck]:
-    """Read all checks of a folder, by name. Raises PagecageError for a file that is none."""
+    """Read all checks of a folder, by name. Raises PagecageError for any other content."""
     checks = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:

@@ -260,10 +260,8 @@ def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleR
     if not count:
         return None, (False, f"{path} has no function {beginning!r}")
     low, high, reason = _bounds({**claim, "rule": "absolute"}, count)
-    return float(count), (
-        low <= count <= high,
-        f"lines of {claim['key']} without comments; {reason}",
-    )
+    reason = f"lines of {claim['key']} without comments; {reason}"
+    return float(count), (low <= count <= high, reason)
 
 
 MOSTLY = 0.5
@@ -455,12 +453,9 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
     if not all(sides):
         planned = [dict(trial["treatment"]).items() for trial in run.plan["trials"]]
         levels = [(claim.get(key) or {}).items() for key in SIDES]
-        has_trials = all(any(side <= trial for trial in planned) for side in levels)
-        return (
-            "its trials have not been run"
-            if has_trials
-            else f"size {run.size} leaves its treatment out"
-        )
+        if all(any(side <= trial for trial in planned) for side in levels):
+            return "its trials have not been run"
+        return f"size {run.size} leaves its treatment out"
     outcomes = [{trial.record.outcome for trial in side} for side in sides]
     for side, of_side in zip(sides, outcomes, strict=True):
         if of_side == {"wrong_answer"} and not claim.get("with_wrong_answers"):

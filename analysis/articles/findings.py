@@ -90,15 +90,12 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
         value = format_summary(response, summary, is_ratio=len(sides) > 1)
         return _finding(table, value, summary, _note(run, response, eligible))
     has_wrong = bool(table.get("with_wrong_answers"))
-    points = [
-        [
-            t
-            for t in s
-            if t.verdicts.is_data_point or (has_wrong and t.record.outcome == "wrong_answer")
-        ]
-        for s in sides
-    ]
-    unproven = summarise_sides(run, table, points)
+
+    def has_figure(trial: JudgedTrial) -> bool:
+        is_wrong = trial.record.outcome == "wrong_answer"
+        return trial.verdicts.is_data_point or (has_wrong and is_wrong)
+
+    unproven = summarise_sides(run, table, [list(filter(has_figure, side)) for side in sides])
     if unproven is None:
         return _finding(table, None, None, reason_without_figure(run, table, sides, eligible))
     value = f"({format_summary(response, unproven, is_ratio=len(sides) > 1)}) †"

@@ -276,21 +276,18 @@ def hosted_scorecard(
     for run in others:
         machine = machine_of(run) or "an unknown machine"
         theirs = scorecard(experiments, {run.experiment: run}, only)
-        compared.append(_compared(run, machine, theirs, _preferred(own, names)))
+        found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
+        for row, ours in zip(theirs.rows, _preferred(own, names), strict=True):
+            if row.verdict in DECIDED and row.run:
+                is_same = "same" if row.verdict == ours.verdict else "different"
+                found[is_same if ours.verdict in DECIDED else "alone"].append(row.id)
+        ids = {name: tuple(of_name) for name, of_name in found.items()}
+        compared.append(OtherRun(run, machine, **ids))
         names.append(machine)
         cards.append(theirs)
         by_id[run.run_id] = run
     card = replace(cards[0], rows=_preferred(cards, names))
     return HostedScorecard(card, by_id, tuple(compared))
-
-
-def _compared(run: Run, machine: str, card: Scorecard, own: Sequence[ScoredClaim]) -> OtherRun:
-    found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
-    for theirs, ours in zip(card.rows, own, strict=True):
-        if theirs.verdict in DECIDED and theirs.run:
-            is_same = "same" if theirs.verdict == ours.verdict else "different"
-            found[is_same if ours.verdict in DECIDED else "alone"].append(theirs.id)
-    return OtherRun(run, machine, **{name: tuple(ids) for name, ids in found.items()})
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:

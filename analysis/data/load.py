@@ -282,7 +282,11 @@ class Run:
 
 
 def load_run(path: Path) -> Run:
-    """Load a run folder; PagecageError if it is none, has no record, or an invalid one."""
+    """Load a run folder.
+
+    Raises PagecageError for any other folder, and for a run without a record or with an invalid
+    one.
+    """
     known = _JudgedRecords(path)
     plan, records = planned_and_recorded(path, known.judge_of)
     last = {}
@@ -445,7 +449,10 @@ def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
 
 
 def include_by_name(run: Run, names: Sequence[str]) -> Run:
-    """Include the named trials; PagecageError for a name that selects no excluded trial."""
+    """Return the run with the named trials included.
+
+    Raises PagecageError for a name that selects no excluded trial.
+    """
     verdicts = set(names) & set(VERDICTS)
     for name in names:
         without = excluded_ids_named(run, list(verdicts - {name}))

@@ -40,7 +40,10 @@ _MARK = re.compile(r"# %%( \[markdown\])?(?: tags=(\[.*\]))?")
 
 
 def read_source(path: Path) -> list[Cell]:
-    """Read the cells of a source in jupytext's percent format; ValueError for other marks."""
+    """Read the cells of a source in jupytext's percent format.
+
+    Raises ValueError if a cell mark has anything but tags.
+    """
     return read_cells(path.read_text(encoding="utf-8"))
 
 
