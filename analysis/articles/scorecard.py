@@ -190,10 +190,10 @@ def _score(
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
         if isinstance(result, ClaimResult):
-            run, same = newest.get(name), {key: getattr(result, key) for key in _COPIED}
-            same |= {"remark": row.remark, "measurement": _measurement(name, claim)}
-            run_id = run.run_id if run else None
-            scored = ScoredClaim(row.id, names[0], **same, run=run_id)
+            same = {key: getattr(result, key) for key in _COPIED} | {"remark": row.remark}
+            run = newest[name].run_id if name in newest else None
+            measurement = _measurement(name, claim)
+            scored = ScoredClaim(row.id, names[0], **same, run=run, measurement=measurement)
             return _with_needs(scored, claims, definitions)
         reason = reason or result
     if not reason and any(name in definitions for name in names):

@@ -227,8 +227,8 @@ def _volume_section(run: Run) -> Iterator[Block]:
 
 def run_report(run: Run) -> Report:
     results, search, sweep = evaluate_claims(run), memory_run(run), sweep_of(run)
-    table = main_table(run)
-    first: list[Block] = [run_strip(run)]
+    table, limits = main_table(run), causes(run)
+    first: list[Block] = [run_strip(run, limits)]
     rest: list[Block] = [*_findings(run), *_notes(run, results)]
     if search and search.steps:
         first.append(_rows_table(step_rows(search), _STEP_COLUMNS))
@@ -239,7 +239,7 @@ def run_report(run: Run) -> Report:
     else:
         first.append(table)
     rest = [Heading("Findings"), *rest, *([table] if table not in first else [])]
-    rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run), *_verdicts(run)]
+    rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run, limits), *_verdicts(run)]
     rest += [*claims_section(results), *minima_section(run)]
     if line := claims_line(run, results):
         first.append(Paragraph(line, tone="soft"))
@@ -303,11 +303,11 @@ def _findings(run: Run) -> Iterator[Paragraph]:
         yield Paragraph(question + finding.sentence, note, tone, "•")
 
 
-def _diagnosis(run: Run) -> Iterator[Block]:
-    found, lines = causes(run), fidelity_lines(run)
-    if found or lines:
+def _diagnosis(run: Run, limits: Sequence[BindingCause]) -> Iterator[Block]:
+    lines = fidelity_lines(run)
+    if limits or lines:
         yield Heading("Diagnosis")
-        yield make_table(["limit", "diagnosis"], map(cause_row, found))
+        yield make_table(["limit", "diagnosis"], map(cause_row, limits))
         yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
 
 
