@@ -258,10 +258,7 @@ def publish(
     `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
-    if out.exists() and not out.is_dir():
-        raise PagecageError(f"{out} is not a folder", "name another with --out")
-    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
-        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
+    _require_replaceable(out, hint)
     chosen = _by_experiment(named)
     with ExitStack() as stack:
         try:
@@ -271,13 +268,7 @@ def publish(
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
         stored = stack.enter_context(read_stored)
-        runs = chosen or ratios.run_by_experiment(stored)
-        if not runs:
-            hint = "make experiment NAME=constrained-random"
-            raise PagecageError("there is no run to publish", hint)
-        # By name; runs at smoke size, which show little, come last.
-        by_name = sorted(runs.items(), key=lambda one: (one[1].size == "smoke", one[0]))
-        runs = dict(by_name)
+        runs = _in_order(chosen or ratios.run_by_experiment(stored))
         given = {run.run_id: run for run in (*stored, *runs.values())}
         (bundles := scratch / "bundles").mkdir()
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
@@ -292,6 +283,13 @@ def publish(
         made.rename(out)
         sync_folder(out.parent)
     return out / "index.html"
+
+
+def _require_replaceable(out: Path, hint: str) -> None:
+    if out.exists() and not out.is_dir():
+        raise PagecageError(f"{out} is not a folder", "name another with --out")
+    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
+        raise PagecageError(f"{out} holds files that are not a pagecage site", hint)
 
 
 def _build(source: Path, made: Path) -> None:
@@ -315,6 +313,13 @@ def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
             raise PagecageError(message, "name one of them")
         found[name] = run
     return found
+
+
+def _in_order(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """Sort runs by name; runs at smoke size, which show little, come last."""
+    if not runs:
+        raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
+    return dict(sorted(runs.items(), key=lambda item: (item[1].size == "smoke", item[0])))
 
 
 def _redacted(run: Run, folder: Path) -> Run:

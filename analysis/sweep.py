@@ -100,13 +100,7 @@ def sweep_of(run: Run) -> Sweep | None:
             )
         )
     figures = [(one.value, one.measured) for one in points if one.measured and one.is_counted]
-    response = _metric(run)
-    if response is None or is_metric_rate(run, response):
-        knee = find_knee(figures, response)
-    else:
-        knee = find_knee(figures)
-        reason = knee.reason.replace("the time", f"the metric {response}")
-        knee = replace(knee, reason=reason)
+    knee = _knee(run, figures, response := _metric(run))
     name_of_source = _name(varied, source[0]) if source else None
     return Sweep(varied["property"], name_of_source, tuple(points), knee, response)
 
@@ -114,6 +108,14 @@ def sweep_of(run: Run) -> Sweep | None:
 def _name(varied: Mapping[str, Any], level: str) -> str:
     """Return the value alone; a level of whole cages also names the cage and the property."""
     return level.rpartition(f"{varied['property']} ")[2]
+
+
+def _knee(run: Run, figures: list[tuple[float, float]], response: str | None) -> Knee:
+    """Return the knee; of a latency's curve the reason speaks of that latency, not of a time."""
+    if response is None or is_metric_rate(run, response):
+        return find_knee(figures, response)
+    knee = find_knee(figures)
+    return replace(knee, reason=knee.reason.replace("the time", f"the metric {response}"))
 
 
 def _predicted_figure(run: Run, prediction: Prediction, source: JudgedTrial) -> float | None:

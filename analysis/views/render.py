@@ -152,13 +152,7 @@ def run_cells(
         with redirect_stdout(streams["stdout"]), redirect_stderr(streams["stderr"]):
             try:
                 value = _value(cell["source"], f"<cell {number}>", namespace)
-                outputs = [*more_outputs(value)]
-                if value is not None and not outputs:
-                    as_html = getattr(value, "_repr_html_", lambda: None)()
-                    data = {"text/html": as_html} if as_html is not None else {}
-                    about = {"output_type": "execute_result", "execution_count": number}
-                    data["text/plain"] = repr(value)
-                    outputs = [{**about, "metadata": {}, "data": data}]
+                outputs = [*more_outputs(value)] or _outputs_of(value, number)
             except Exception as failure:  # noqa: BLE001 - whatever a cell raises is its output
                 raised = failure
         cell["execution_count"] = number
@@ -176,6 +170,15 @@ def run_cells(
             cell["outputs"].append({"output_type": "error", **error})
             return raised
     return None
+
+
+def _outputs_of(value: object, number: int) -> list[Cell]:
+    if value is None:
+        return []
+    as_html = getattr(value, "_repr_html_", lambda: None)()
+    data = {**({"text/html": as_html} if as_html is not None else {}), "text/plain": repr(value)}
+    about = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
+    return [{**about, "data": data}]
 
 
 def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
