@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from html import escape
 
@@ -11,15 +12,26 @@ import pandas as pd
 from analysis import memory, sweep
 from analysis.articles import tables
 from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.findings import evaluate_findings
+from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
-from analysis.cells import BindingCause, causes, fidelity_lines
+from analysis.cells import (
+    BindingCause,
+    causes,
+    fidelity_lines,
+    gap_sentence,
+    repeat_differences,
+    stopping_rule_status,
+)
 from analysis.data import frames
-from analysis.data.events import fault_event_table
+from analysis.data.events import UNTRACED, fault_event_table
+from analysis.data.load import Run, included_by_name_sentence
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.formatting import treatment_label
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
-from analysis.views import evidence_tables, narrative, run
+from analysis.views import evidence_tables, run
 from analysis.views.html import (
     Html,
     block_table_html,
@@ -36,6 +48,41 @@ from analysis.views.run import memory_section, minima_section
 from pagecage.checkout import TOP
 from pagecage.model.published_figures import read_rows
 from pagecage.units import KIB
+
+_MOST_REASONS = 3
+"""Reasons per collector that a report names at its top."""
+_EMULATED = (
+    "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU"
+    " are several times too long and not comparable with published ones. Counts of bytes and I/Os"
+    " are comparable, and so are ratios of times that the disk or a limit determines."
+)
+ABOUT_CLAIMS = "Each figure counts as reproduced by a rule in the experiment's definition."
+ABOUT_TIME = (
+    "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and"
+    " averaged over 0.5 s (0.2 s in parts shorter than 3 s). Markers: iostat's figures for the"
+    " whole disk, one per second. Dashed: the cap. Grey: before <code>go</code> and after the end."
+)
+ABOUT_LATENCY = (
+    "From the median on the left to the rarest on the right. Lines without markers are histograms"
+    " of all included trials, up to the slowest operation; lines through markers join recorded"
+    " percentiles, as medians over trials."
+)
+ABOUT_RESIDENCY = (
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of"
+    " the data are resident; pale: some are. Lines: <code>go</code> and the end."
+)
+ABOUT_OWN = (
+    "Numbers that programs and scripts of the definition printed, one line per trial. They ran"
+    " outside of the cage. Grey: before <code>go</code> and after the end."
+)
+OWN_COLUMNS = (
+    "lines: median per trial; CPU: most CPU time in a trial, as a share of one CPU while the"
+    " collector ran; silent: times without a line for more than a second longer than expected"
+)
+ABOUT_KERNEL = (
+    "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by"
+    " the flags of the mapping (<code>filemap_fault</code>)."
+)
 
 
 class Results(RunFrames):
@@ -58,7 +105,7 @@ class Results(RunFrames):
 
     @property
     def answer(self) -> Html | None:
-        items, search = narrative.answer_html(self.run), blocks_html(memory_section(self.run))
+        items, search = answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
         return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
 
@@ -121,7 +168,7 @@ class Results(RunFrames):
             svg_html(figure, latencies.latency_alt_text(what, *data), what.replace("_", " "))
             for what, figure in drawn.items()
         ]
-        head = f"<h2>Latency distribution</h2><p>{narrative.ABOUT_LATENCY}</p>"
+        head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
         return Html(head + "".join(parts)) if parts else None
 
     @property
@@ -139,7 +186,7 @@ class Results(RunFrames):
         )
         if not made and not silent and not left:
             return None
-        about = f"<p>{narrative.ABOUT_CLAIMS}</p>" if made else ""
+        about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
         parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
         line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
         text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
@@ -175,11 +222,11 @@ class Results(RunFrames):
 
     @property
     def story(self) -> Html | None:
-        return folded("why this was measured", narrative.story_html(self.run))
+        return folded("why this was measured", story_html(self.run))
 
     @property
     def limitations(self) -> Html | None:
-        return folded("size, host and limitations", narrative.notices_html(self.run))
+        return folded("size, host and limitations", notices_html(self.run))
 
     @property
     def evidence(self) -> Html:
@@ -233,7 +280,7 @@ class Results(RunFrames):
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
         state = f"<h3>{about}</h3>{states.text}" if states else ""
-        return folded("disk traffic over time", made.text + state, narrative.ABOUT_TIME)
+        return folded("disk traffic over time", made.text + state, ABOUT_TIME)
 
     @property
     def own_collectors(self) -> Html | None:
@@ -254,8 +301,8 @@ class Results(RunFrames):
             if (more := own_df["field"].nunique() - traces.MOST_FIELDS) > 0:
                 figures += f'<p class="source">{more} further fields are in its trace.</p>'
         table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
-        head = f"<h3>Collectors of this definition</h3><p>{narrative.ABOUT_OWN}</p>"
-        note = f'<p class="source">{escape(narrative.OWN_COLUMNS)}</p>'
+        head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
+        note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
         return Html(f"{head}{table.text if table else ''}{note}{figures}")
 
     @property
@@ -265,7 +312,7 @@ class Results(RunFrames):
             lambda: charts.residency_figure(shown, self.styles),
             lambda: charts.residency_alt_text(shown, self.styles),
         )
-        return folded("residency", made, narrative.ABOUT_RESIDENCY)
+        return folded("residency", made, ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
@@ -278,7 +325,7 @@ class Results(RunFrames):
         faults = folded_table("faults by flags of the mapping", fault_df)
         events = folded_table("events by treatment", fault_event_table(self.run))
         made = [part.text for part in (drawn, faults, events) if part]
-        return folded("read-ahead and faults", "".join(made), narrative.ABOUT_KERNEL)
+        return folded("read-ahead and faults", "".join(made), ABOUT_KERNEL)
 
     @property
     def trials(self) -> Html | None:
@@ -293,3 +340,117 @@ class Results(RunFrames):
     def making(self) -> Html | None:
         made = evidence_tables.making_table(self.run)
         return folded_table("command, versions and hashes", made, "narrow", counted=False)
+
+
+def story_html(run: Run) -> str:
+    definition, source = run.definition, run.definition.get("source") or {}
+    cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
+    after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
+    paragraphs = str(definition.get("story", "")).strip().split("\n\n")
+    return "".join(map(paragraph_html, filter(None, paragraphs))) + after
+
+
+def paragraph_html(text: str) -> str:
+    """Return a paragraph of the definition, or a list if each item begins with `- `."""
+    if not text.startswith("- "):
+        return f"<p>{definition_text_html(text)}</p>"
+    items = text.removeprefix("- ").split("\n- ")
+    return "<ul>" + "".join(f"<li>{definition_text_html(item)}</li>" for item in items) + "</ul>"
+
+
+def answer_html(run: Run) -> str:
+    items = []
+    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
+        question = (
+            f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
+        )
+        sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
+        if finding.value is None:
+            reason = f"<small>Not measured: {escape(finding.note)}.</small>"
+            items.append(f'<li class="open">{sentence}{question}{reason}</li>')
+            continue
+        notes = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
+        note = f"<small>{_capitalised(notes)}.</small>" if notes else ""
+        figure, opened, interval = value.partition(" (")
+        strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
+        items.append(f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>")
+    return "".join(items)
+
+
+def notices_html(run: Run) -> str:
+    notices = [*_notices(run), *_collector_notices(run)]
+    size, reason = run.size, run.plan.get("size_reason") or "as requested"
+    notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
+    return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in notices)
+
+
+def _collector_notices(run: Run) -> Iterator[tuple[str, str]]:
+    failed, keys = Counter[tuple[str, str]](), dict[str, dict[str, None]]()
+    for trial in run.trials:
+        for name, collector in trial.record.collectors.items():
+            if collector["status"] != "ok":
+                reason = str(collector.get("reason") or collector["status"]).rstrip(".")
+                failed[name, reason] += 1
+            found = map(str, collector.get("unavailable") or ())
+            keys.setdefault(name, {}).update(dict.fromkeys(found))
+    shown: Counter[str] = Counter()
+    for (name, reason), count in failed.most_common():
+        shown[name] += 1
+        if shown[name] <= _MOST_REASONS:
+            head = f"<strong>{escape(name)} is incomplete</strong>"
+            yield "warn", f"{head} in {count} trials: {escape(reason)}."
+    for name, count in shown.items():
+        if count > _MOST_REASONS:
+            more = f"has {count - _MOST_REASONS} further reasons"
+            yield "warn", f"<strong>{escape(name)}</strong> {more}."
+    for name, untraced in keys.items():
+        if untraced:
+            listed = ", ".join(f"<code>{escape(key)}</code>" for key in untraced)
+            verb = "is" if len(untraced) == 1 else "are"
+            yield "plain", f"<strong>{escape(name)}:</strong> {listed} {verb} {UNTRACED}."
+
+
+def _notices(run: Run) -> Iterator[tuple[str, str]]:
+    if run.is_emulated:
+        yield "warn", _EMULATED
+    if sentence := real_cpu_sentence(run):
+        yield "plain", f"{escape(sentence)}."
+    if run.plan.get("until_ci"):
+        yield "plain", f"<strong>Stopping rule.</strong> {_capitalised(stopping_rule_status(run))}."
+    yield from _trial_notices(run)
+    for sentence in filter(None, (gap_sentence(run), *repeat_differences(run))):
+        yield "warn", f"{_capitalised(sentence)}."
+    if sentence := included_by_name_sentence(run):
+        yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
+    excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
+    if excluded:
+        what = f"{excluded} of {len(run.plan['trials'])} trials are excluded"
+        yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
+
+
+def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
+    planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
+    missed: dict[str, dict[str, None]] = {}
+    for trial in run.trials:
+        if trial.record.outcome == "requirement_missed":
+            reasons = "; ".join(one.reason for one in trial.record.missed_requirements)
+            reasons = reasons or str(trial.record.error or "no reason was recorded")
+            missed.setdefault(reasons, {})[treatment_label(trial.record.treatment)] = None
+    outcomes = Counter(trial.record.outcome for trial in run.trials)
+    unable, wrong = outcomes["requirement_missed"], outcomes["wrong_answer"]
+    if unable:
+        items = "".join(
+            f"<li>{escape(reason)}<small>{escape(', '.join(names))}</small></li>"
+            for reason, names in missed.items()
+        )
+        head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
+        yield "warn", f"{head}:<ul>{items}</ul>"
+    if wrong:
+        head = f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>"
+        yield "warn", f"{head}: shown as such, not included."
+    if answered + unable + wrong < planned:
+        yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
+
+
+def _capitalised(text: str) -> str:
+    return escape(text[:1].upper() + text[1:])
