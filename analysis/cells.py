@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.data.load import Claim, JudgedTrial, Run, Treatment
 from analysis.formatting import format_interval, format_published, treatment_label
 from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
 from pagecage.verdicts.diagnosis import Diagnosis
@@ -192,7 +192,7 @@ def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTri
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
 
 
-def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
+def claim_trials(trials: Sequence[JudgedTrial], table: Claim) -> list[JudgedTrial]:
     return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
 
 
@@ -296,14 +296,14 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
     }
 
 
-def published_claims(run: Run, response: str) -> dict[str, Mapping[str, Any]]:
+def published_claims(run: Run, response: str) -> dict[str, Claim]:
     """Return the first claim with a published figure of each treatment, by its label.
 
     Only claims about the response that select exactly one treatment are used, and no claim that is
     neither a median nor in the response's unit.
     """
     planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Claim] = {}
     for claim in run.definition.get("claims", []):
         is_figure = claim["rule"] in ("absolute", "range", "outcome")
         is_about = claim.get("response") in (response, "outcome")

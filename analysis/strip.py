@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from analysis.cells import (
     make_cell,
     treatments,
 )
-from analysis.data.load import Run, Treatment, included_by_name
+from analysis.data.load import Claim, Run, Treatment, included_by_name
 from analysis.formatting import format_interval, format_quantity, response_title, treatment_label
 from analysis.memory import memory_run
 from analysis.stats import MedianSummary
@@ -105,7 +105,7 @@ def _replay_tables(run: Run) -> Iterator[dict[str, Any]]:
         yield {"says": says, "response": response, "where": where, "over": {"cage": UNCAGED}}
 
 
-def _said(table: Mapping[str, Any], finding: Finding) -> str:
+def _said(table: Claim, finding: Finding) -> str:
     """Return the sentence with its figure and interval; the strip states `n` once."""
     text = finding.value or ""
     if finding.middle is not None and finding.low is not None and finding.high is not None:

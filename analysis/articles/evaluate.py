@@ -22,7 +22,7 @@ from analysis.articles.sides import (
 )
 from analysis.cells import claim_trials, is_extrapolated, wrong_answer_reason
 from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
-from analysis.data.load import JudgedTrial, Run, describe_dataset
+from analysis.data.load import Claim, JudgedTrial, Run, describe_dataset
 from analysis.formatting import depends_on_cpu_speed, unit_scale
 from analysis.stats import MedianSummary
 from pagecage.checkout import TOP
@@ -151,7 +151,7 @@ RATIO_RULES = ("ratio", "ordering")
 """Rules whose figure is always a ratio; bounds may be one as well."""
 
 
-def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
+def evaluate_figure(claim: Claim, measured: MedianSummary) -> RuleResult:
     """Evaluate a figure in the claim's unit; it is decided if its interval crosses no bound."""
     if claim["rule"] in ("ordering", "ordering_of_ratios"):
         return _ordering(claim, measured)
@@ -168,7 +168,7 @@ def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleRe
 _SINGLE = "a single trial does not show its spread"
 
 
-def _bounds(claim: Mapping[str, Any], middle: float) -> tuple[float, float, str]:
+def _bounds(claim: Claim, middle: float) -> tuple[float, float, str]:
     """Return the least and the largest figure that hold, and where the measured one lies."""
     published, factor = claim["published"], float(claim["tolerance_factor"])
     match claim["rule"]:
@@ -190,7 +190,7 @@ def _bounds(claim: Mapping[str, Any], middle: float) -> tuple[float, float, str]
     return low, high, times or f"the {bound} bound is zero"
 
 
-def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
+def _ordering(claim: Claim, measured: MedianSummary) -> RuleResult:
     """Compare two sides; undecided unless their ranges are apart, or are within the factor."""
     what = "one ratio is" if claim["rule"] == "ordering_of_ratios" else "one is"
     reason, low, high = f"{what} {measured.middle:.2f} times the other", measured.low, measured.high
@@ -211,7 +211,7 @@ def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
 
 
 def evaluate_config(
-    claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float
+    claim: Claim, definition: Mapping[str, Any], scale: float
 ) -> tuple[Any, bool, str]:
     """Return the definition's own value, whether it equals the published one, and the reason.
 
@@ -239,7 +239,7 @@ def evaluate_config(
 _COMMENTS = ("//", "/*", "*")
 
 
-def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleResult]:
+def evaluate_source_lines(claim: Claim) -> tuple[float | None, RuleResult]:
     """Return the number of a function's code lines, and whether it is about as published.
 
     `key` is a path, a colon, and the beginning of the function's first line. The number is None if
@@ -269,7 +269,7 @@ MOSTLY = 0.5
 Sides = Sequence[Sequence[JudgedTrial]]
 
 
-def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str | None:
+def incomparable_reason(run: Run, claim: Claim, sides: Sides) -> str | None:
     """Return why a figure cannot be compared with the published one; None if it can."""
     if several := different_hosts(sides):
         return several
@@ -313,7 +313,7 @@ and rates of a machine; and what the definition or the set-up fixes.
 _OF_ONE_FIGURE = ("absolute", "range", "at_most", "at_least")
 
 
-def kind_of(claim: Mapping[str, Any]) -> str:
+def kind_of(claim: Claim) -> str:
     if claim.get("counts_as"):
         return str(claim["counts_as"])
     if claim["rule"] in DEFINITION_RULES:
@@ -373,7 +373,7 @@ _WORST_FIRST = (
 )
 
 
-def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+def evaluate_claim(run: Run, claim: Claim) -> ClaimResult:
     """Evaluate a claim, which is completed from its row.
 
     With `also`, it holds if it does for all these levels; the result is that of the first levels
@@ -390,7 +390,7 @@ def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     return replace(worst, reason=f"{worst.reason}; one of {len(arms)} comparisons: {levels}")
 
 
-def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+def _evaluate(run: Run, claim: Claim) -> ClaimResult:
     """Evaluate one arm of a claim; a reason against it ends with where it was tested."""
     sides = sides_of(run, claim)
     eligible = [claim_trials(side, claim) for side in sides]
@@ -416,7 +416,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     return replace(result, reason=f"{result.reason} ({', '.join(where)})") if where else result
 
 
-def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
+def _figure(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> ClaimResult:
     summary = summarise_sides(run, claim, eligible, claim["unit"])
     if summary is None:
         measured = summarise_sides(run, claim, sides, claim["unit"])
@@ -443,7 +443,7 @@ def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -
     return _result(claim, summary, verdict, "; ".join(filter(None, reasons)))
 
 
-def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> str:
+def reason_without_figure(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> str:
     """Return why there is no figure; `claim` may also be a finding."""
     missing = missing_requirement(sides, claim["response"])
     if missing:
@@ -468,7 +468,7 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
     return "no trial of it has a figure"
 
 
-def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
+def _outcome(run: Run, claim: Claim, side: Sequence[JudgedTrial]) -> ClaimResult:
     eligible = [trial for trial in side if trial.is_ended_apart_from_noise]
     n = len(eligible)
     if not eligible:
@@ -482,7 +482,7 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) ->
     return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=n)
 
 
-def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
+def _decoded(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> ClaimResult:
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     responses, published = claim["response"].split("+"), [claim["published"]]
     if len(responses) > 1:
@@ -502,7 +502,7 @@ def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) 
     return _result(claim, measured, verdict, "; ".join(reasons), n=len(whole))
 
 
-def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
+def definition_result(claim: Claim, definition: Mapping[str, Any]) -> ClaimResult:
     measured: Any
     if claim["rule"] == "source_lines":
         measured, (held, reason) = evaluate_source_lines({"tolerance_factor": 2.0, **claim})
@@ -512,7 +512,7 @@ def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -
 
 
 def _result(
-    claim: Mapping[str, Any],
+    claim: Claim,
     measured: MedianSummary | str | float | None,
     verdict: str,
     reason: str,

@@ -20,7 +20,7 @@ from analysis.articles.evaluate import (
 )
 from analysis.articles.sides import responses_of, sides_of, summarise_sides
 from analysis.cells import MARK, claim_trials, has_gap, is_extrapolated, wrong_answer_reason
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import format_summary
 from analysis.stats import MedianSummary
 
@@ -72,7 +72,7 @@ def evaluate_findings(run: Run) -> list[Finding]:
     return found
 
 
-def _find(run: Run, table: Mapping[str, Any]) -> Finding:
+def _find(run: Run, table: Claim) -> Finding:
     response, responses = table["response"], responses_of(table)
     sides = sides_of(run, table)
     is_same = table.get("over") == table.get("where") and responses[0] == responses[1]
@@ -130,7 +130,7 @@ def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) ->
 
 
 def _finding(
-    table: Mapping[str, Any],
+    table: Claim,
     value: str | None,
     summary: MedianSummary | None,
     note: str,

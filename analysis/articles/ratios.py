@@ -14,7 +14,7 @@ from analysis.articles.evaluate import RATIO_RULES
 from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
 from analysis.articles.sides import included_ratio, is_within_factor
 from analysis.cells import included_values, treatments
-from analysis.data.load import Run
+from analysis.data.load import Claim, Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
 from analysis.stats import MedianSummary
 from pagecage.errors import PagecageError
@@ -34,12 +34,8 @@ def published_ratios(run: Run) -> list[str]:
     return [_published(one, ratios, plain) for one in run.definition.get("findings", [])]
 
 
-def _published(
-    finding: Mapping[str, Any],
-    ratios: Sequence[Mapping[str, Any]],
-    plain: Sequence[Mapping[str, Any]],
-) -> str:
-    def is_about(claim: Mapping[str, Any], **sides: str) -> bool:
+def _published(finding: Claim, ratios: Sequence[Claim], plain: Sequence[Claim]) -> str:
+    def is_about(claim: Claim, **sides: str) -> bool:
         return claim["response"] == finding["response"] and all(
             (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
         )

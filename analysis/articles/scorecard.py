@@ -22,7 +22,7 @@ from analysis.articles.evaluate import (
     kind_of,
 )
 from analysis.articles.sides import PUBLISHED_SIZE
-from analysis.data.load import Run, describe_dataset, load_run
+from analysis.data.load import Claim, Run, describe_dataset, load_run
 from analysis.formatting import format_measured, format_published
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
@@ -156,10 +156,7 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
 
 
 def _answer(
-    claim: Mapping[str, Any],
-    name: str,
-    definitions: Mapping[str, Mapping[str, Any]],
-    run: Run | None,
+    claim: Claim, name: str, definitions: Mapping[str, Mapping[str, Any]], run: Run | None
 ) -> ClaimResult | str:
     """Return the result of one experiment for a claim, or the reason why there is none.
 
@@ -182,7 +179,7 @@ def _answer(
 def _score(
     row: PublishedFigure,
     names: Sequence[str],
-    claims: Mapping[str, Mapping[str, Any]],
+    claims: Mapping[str, Claim],
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
@@ -218,9 +215,7 @@ def _score(
 
 
 def _with_needs(
-    row: ScoredClaim,
-    claims: Mapping[str, Mapping[str, Any]],
-    definitions: Mapping[str, Mapping[str, Any]],
+    row: ScoredClaim, claims: Mapping[str, Claim], definitions: Mapping[str, Mapping[str, Any]]
 ) -> ScoredClaim:
     if not claims or row.verdict in DECIDED:
         return row
@@ -241,7 +236,7 @@ _REPEATS, _MANY_REPEATS = 3, 10
 
 
 def what_decides(
-    experiment: str, claim: Mapping[str, Any], definition: Mapping[str, Any], verdict: str, n: int
+    experiment: str, claim: Claim, definition: Mapping[str, Any], verdict: str, n: int
 ) -> tuple[str, str]:
     """Return the machine that would decide a claim with this verdict, and the command."""
     command = f"make experiment NAME={experiment} SIZE={PUBLISHED_SIZE}"
@@ -264,7 +259,7 @@ def what_decides(
 _OF_THE_RULE = ("rule", "published", "unit", "tolerance_factor", "needs")
 
 
-def _measurement(experiment: str, claim: Mapping[str, Any]) -> str:
+def _measurement(experiment: str, claim: Claim) -> str:
     """Return a text that two claims share if they rest on the same trials and response."""
     content = {k: v for k, v in rule_content(claim).items() if k not in _OF_THE_RULE}
     return f"{experiment} {json.dumps(content, sort_keys=True)}"

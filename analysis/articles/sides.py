@@ -20,7 +20,7 @@ from analysis.cells import (
     treatments,
     trials_of,
 )
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import convert_response, format_quantity, treatment_label, unit_scale
 from analysis.stats import MedianSummary, blocked_ratio, median_of_known, quotient, summarise
 from pagecage.errors import PagecageError
@@ -252,7 +252,7 @@ SIDES = ("where", "over", "than", "than_over")
 """Keys of a claim's groups of trials, in order."""
 
 
-def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def arms_of(claim: Claim) -> list[Claim]:
     """Return the claim, and once more for each entry of `also`, with its levels exchanged."""
     where = claim.get("where") or {}
     sides = {key: claim[key] for key in SIDES if claim.get(key)}
@@ -266,13 +266,13 @@ def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return arms
 
 
-def number_of_sides(table: Mapping[str, Any]) -> int:
+def number_of_sides(table: Claim) -> int:
     if table.get("than_over"):
         return 4
     return 2 if table.get("over") or table.get("over_boot") else 1
 
 
-def sides_of(run: Run, table: Mapping[str, Any]) -> list[list[JudgedTrial]]:
+def sides_of(run: Run, table: Claim) -> list[list[JudgedTrial]]:
     """Return the groups of trials, in the order of `SIDES`."""
     if table.get("over_boot"):
         trials = trials_of(run.trials, table.get("where") or {})
@@ -282,15 +282,13 @@ def sides_of(run: Run, table: Mapping[str, Any]) -> list[list[JudgedTrial]]:
     return [trials_of(run.trials, table.get(key) or {}) for key in SIDES[: number_of_sides(table)]]
 
 
-def responses_of(table: Mapping[str, Any]) -> list[str]:
+def responses_of(table: Claim) -> list[str]:
     """Return the response of each group; `over_response` is that of the divisors."""
     own = table["response"]
     return [own, table.get("over_response") or own] * 2
 
 
-def _trial_value(
-    run: Run, trial: JudgedTrial, response: str, table: Mapping[str, Any]
-) -> float | None:
+def _trial_value(run: Run, trial: JudgedTrial, response: str, table: Claim) -> float | None:
     """Return a trial's figure in the response's unit; None if it was killed or has none.
 
     With `per` (`dataset` or `memory_limit`), it is divided by that size in bytes, so that a claim
@@ -318,10 +316,7 @@ def _trial_value(
 
 
 def summarise_sides(
-    run: Run,
-    table: Mapping[str, Any],
-    sides: Sequence[Sequence[JudgedTrial]],
-    unit: str | None = None,
+    run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]], unit: str | None = None
 ) -> MedianSummary | None:
     """Return the figure of the groups: a median or extreme, a ratio, or a difference.
 
@@ -360,9 +355,7 @@ def included_ratio(
     return summarise_sides(run, table, sides)
 
 
-def _rows(
-    run: Run, table: Mapping[str, Any], sides: Sequence[Sequence[JudgedTrial]]
-) -> list[list[float]]:
+def _rows(run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]]) -> list[list[float]]:
     """Return a row per block and level of the other factors that all sides have: their medians."""
     fixed = {factor for key in SIDES for factor in table.get(key) or {}}
     found: list[dict[Any, list[float]]] = []
@@ -383,7 +376,7 @@ LEAST_GAIN = 1.5
 
 
 def evaluate_knee(
-    run: Run, claim: Mapping[str, Any], trials: Sequence[JudgedTrial]
+    run: Run, claim: Claim, trials: Sequence[JudgedTrial]
 ) -> tuple[MedianSummary | None, RuleResult]:
     """Return the knee of the response along its factor, and whether it is as published.
 

@@ -146,6 +146,8 @@ def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
 
 
 Treatment = Mapping[str, str]
+Claim = Mapping[str, Any]
+"""A claim, a finding or another table of a definition, with its keys."""
 
 _MALFORMED_RECORD_ERRORS = (AttributeError, LookupError, ArithmeticError, TypeError, ValueError)
 """Exceptions raised for a record whose outline is valid but whose contents are not."""

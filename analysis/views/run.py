@@ -35,7 +35,7 @@ from analysis.cells import (
     stopping_rule_status,
     treatments,
 )
-from analysis.data.load import Run, included_by_name, included_by_name_sentence
+from analysis.data.load import Claim, Run, included_by_name, included_by_name_sentence
 from analysis.exchange import is_rate
 from analysis.formatting import (
     break_at_semicolons,
@@ -129,7 +129,7 @@ def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCel
     return shade_of
 
 
-def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
+def response_table(run: Run, table: Claim) -> pd.DataFrame:
     """Return a further table: the treatments of its `where` down, its responses across."""
     import pandas as pd
 
