@@ -379,7 +379,7 @@ def check_bounds(gates: Sequence[Gate]) -> None:
                 "--baseline RUN, or a bound, as in 'ready_seconds > 30s'",
             )
         if gate.response not in ("time", *_SHORT):
-            gate.require_unit()
+            _ = gate.threshold  # raises PagecageError for a unit of another kind
 
 
 def named_gate(gate: Gate, run: Run) -> Gate:

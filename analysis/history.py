@@ -71,7 +71,6 @@ class TreatmentHistory:
     """The figures of a treatment over the runs that have one, oldest first."""
 
     treatment: Treatment
-    response: str
     points: tuple[HistoryPoint, ...]
     changes: tuple[LevelChange, ...]
 
@@ -128,7 +127,7 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
             if (values := included_values(run, treatment, chosen))
         )
         if points:
-            found.append(TreatmentHistory(treatment, chosen, points, tuple(_changes(points))))
+            found.append(TreatmentHistory(treatment, points, tuple(_changes(points))))
     if not found:
         raise PagecageError(f"no trial has {chosen!r}", "pagecage show RUN --json lists responses")
     return History(tuple(kept), chosen, tuple(found), tuple(counts.most_common()))
@@ -147,7 +146,7 @@ _ACROSS = 3
 _PANEL_HEIGHT = 1.9
 
 
-def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> None:
+def _draw(axes: Axes, history: TreatmentHistory, response: str, positions: dict[str, int]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from analysis.figures.style import COLOURS, GREY, quantity_formatter
@@ -167,7 +166,7 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
     if high <= low * 1.02:  # a steady level must not look like noise
         axes.set_ylim(0, high * 1.4 or 1)
     axes.set_title(treatment_label(history.treatment), fontsize=9)
-    axes.yaxis.set_major_formatter(quantity_formatter(history.response))
+    axes.yaxis.set_major_formatter(quantity_formatter(response))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(-0.7, len(positions) - 0.3)
@@ -183,7 +182,7 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
             word = marked(change.word).replace("trials", "runs")
             changes.append([label, change.run_id, ratio, word])
         ends = one.points[0].summary.middle, one.points[-1].summary.middle
-        figures = (format_quantity(one.response, end) for end in ends)
+        figures = (format_quantity(history.response, end) for end in ends)
         levels.append([label, *figures, str(len(one.points))])
     proven = sum(change.is_proven for one in history.treatments for change in one.changes)
     title = response_title(history.response)
@@ -224,7 +223,7 @@ def _svg(history: History) -> str | None:
         panels = figure.subplots(rows, min(count, _ACROSS), squeeze=False, sharex=True).flat
         for number, axes in enumerate(panels):
             if number < count:
-                _draw(axes, history.treatments[number], positions)
+                _draw(axes, history.treatments[number], history.response, positions)
             else:
                 axes.set_visible(False)
         alt = "Medians with their intervals over the runs; a line marks each change of level"
@@ -257,7 +256,7 @@ def as_csv(history: History) -> str:
     """Return a line per run and treatment, with all digits, in the response's own unit."""
     factors = list(history.runs[-1].factors)
     rows = (
-        [point.run_id, *one.treatment.values(), one.response, *csv_summary(point.summary)]
+        [point.run_id, *one.treatment.values(), history.response, *csv_summary(point.summary)]
         for one in history.treatments
         for point in one.points
     )

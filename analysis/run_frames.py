@@ -38,17 +38,14 @@ def find_run(source: str | Path, bundles: Path | None = None) -> Path:
     """
     if Path(source).exists():
         return Path(source)
-    made_here = [] if bundles else [RUNS / str(source), RUNS / f"latest-{source}"]
-    folder = bundles or STORED
+    folder, made_here = bundles or STORED, [RUNS / str(source), RUNS / f"latest-{source}"]
     name = re.compile(rf"\d{{8}}T\d{{6}}Z-{re.escape(str(source))}-[^-]+{re.escape(SUFFIX)}")
     newest = sorted(folder.glob(f"*{SUFFIX}"), reverse=True)
-    found = [
-        *(path for path in (*made_here, folder / f"{source}{SUFFIX}") if path.exists()),
-        *(path for path in newest if name.fullmatch(path.name)),
-    ]
-    if not found:
-        raise PagecageError(f"there is no run '{source}'", "name a run's folder or its bundle")
-    return found[0]
+    of_experiment = (path for path in newest if name.fullmatch(path.name))
+    for path in (*([] if bundles else made_here), folder / f"{source}{SUFFIX}", *of_experiment):
+        if path.exists():
+            return path
+    raise PagecageError(f"there is no run '{source}'", "name a run's folder or its bundle")
 
 
 class RunFrames:

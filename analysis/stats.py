@@ -337,10 +337,6 @@ class Gate:
     bound: float | None = None
     unit: str = ""
 
-    def require_unit(self) -> None:
-        """Raise PagecageError if the unit of the bound does not measure the response."""
-        assert self.threshold >= 0
-
     @property
     def threshold(self) -> float:
         """The ratio, or for a bound the figure in the response's unit, from which the gate fails.
