@@ -277,13 +277,18 @@ def change_points(values: Sequence[float]) -> list[int]:
     """
     if len(values) < FEWEST_POINTS:
         return []
+    return _partition(_by_noise(values), _PENALTY * math.log(len(values)))
+
+
+def _by_noise(values: Sequence[float]) -> list[float]:
+    """Return the values as multiples of their noise around a level that changes rarely."""
     largest, is_positive = max(map(abs, values)) or 1.0, min(values) > 0
     scaled = [math.log(value) if is_positive else value / largest for value in values]
     steps = [after - before for before, after in itertools.pairwise(scaled)]
     middle = statistics.median(steps)
     deviation = statistics.median(abs(step - middle) for step in steps)
     noise = max(_MAD_TO_SIGMA * deviation / math.sqrt(2), LEAST_NOISE)
-    return _partition([value / noise for value in scaled], _PENALTY * math.log(len(values)))
+    return [value / noise for value in scaled]
 
 
 def _partition(signal: Sequence[float], penalty: float) -> list[int]:
