@@ -145,7 +145,10 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
             tested_by = row.experiments if only is None else (only,)
             known = {} if row.untestable else rules.get(row.id, {})
             # A rule with the words and the figure of its row, as a plan has it.
-            about = {"says": row.description, "published": number_or_text(row.published)}
+            about: dict[str, Any] = {
+                "says": row.description,
+                "published": number_or_text(row.published),
+            }
             about |= {"unit": row.unit, "response": None, "where": {}}
             tests = ((name, known[name]) for name in tested_by if name in known)
             claims = {name: {**about, **rule, "origin": row.origin} for name, rule in tests}

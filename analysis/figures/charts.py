@@ -237,9 +237,9 @@ def readahead_figure(
         shares, y = counts / counts.sum(), [position] * len(counts)
         axes.scatter(counts.index, y, s=30 + 420 * shares, color=styles[name].colour, alpha=0.75)
         for pages, share in shares[shares >= 0.05].items():
-            at, look = (float(str(pages)), position), {"ha": "center", "fontsize": 8}
-            text = f"{100 * share:.0f} %"
-            axes.annotate(text, at, textcoords="offset points", xytext=(0, 13), **look)
+            text, at = f"{100 * share:.0f} %", (float(str(pages)), position)
+            look: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 13)}
+            axes.annotate(text, at, ha="center", fontsize=8, **look)
     axes.set_xscale("log", base=2)
     axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
     axes.set_yticks(range(len(names)), [styles[name].name for name in names])

@@ -147,8 +147,8 @@ def _draw_panels(
             _draw_lines(axes, rows, disk_rows, spec.column, styles[name])
             if cap := caps.get(spec.cap or ""):
                 axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
-                look = {"va": "bottom", "ha": "right", "fontsize": 8}
-                axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), **look)
+                where = ("axes fraction", "data")
+                axes.annotate("cap", (1, cap), xycoords=where, va="bottom", ha="right", fontsize=8)
             axes.set_ylim(bottom=0)
             axes.set_xlim(min(0.0, float(start)), float(end))
             _shade_outside(axes, float(rows["measured_seconds"].max()))
