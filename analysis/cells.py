@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.data.load import Claim, JudgedTrial, Run, Treatment
 from analysis.formatting import format_interval, format_published, treatment_label
 from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
 from pagecage.verdicts.diagnosis import Diagnosis
@@ -21,7 +21,6 @@ MARK = "°"
 
 
 def has_gap(trials: Iterable[JudgedTrial]) -> bool:
-    """Return whether a figure of these trials needs the mark."""
     return any(trial.lacks_proof for trial in trials)
 
 
@@ -36,7 +35,6 @@ def gap_sentence(run: Run) -> str:
 
 
 def repeat_differences(run: Run) -> Iterator[str]:
-    """Yield a sentence for each way in which the repeats of a treatment differ."""
     groups: dict[str, list[JudgedTrial]] = defaultdict(list)
     for trial in run.trials:
         if trial.verdicts.is_data_point:
@@ -75,15 +73,11 @@ class CommonSpread:
 
     @property
     def sentence(self) -> str:
-        """The caption that replaces the remark in most cells."""
+        exceptions = "" if self.is_of_all else " unless noted"
         if self.n == 1:
-            return f"one trial each{self._exceptions}"
+            return f"one trial each{exceptions}"
         kind = "range" if self.kind == RANGE else f"{self.kind} interval"
-        return f"medians; below, the {kind} of {self.n} trials{self._exceptions}"
-
-    @property
-    def _exceptions(self) -> str:
-        return "" if self.is_of_all else " unless noted"
+        return f"medians; below, the {kind} of {self.n} trials{exceptions}"
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,6 @@ class TreatmentCell:
 
     @property
     def spread(self) -> str:
-        """The note below the figure: interval, number of trials, and trials left out."""
         return self.note(None)
 
     def note(self, common: CommonSpread | None) -> str:
@@ -160,7 +153,6 @@ class TreatmentCell:
 
     @property
     def is_all_wrong(self) -> bool:
-        """True if every figure comes from a wrong answer."""
         return bool(self.wrong) and not self.answered
 
 
@@ -183,7 +175,6 @@ _SIGNS = {
 
 
 def legend(cells: Iterable[TreatmentCell]) -> list[str]:
-    """Return the meanings of the words and signs that occur in these cells."""
     texts = [cell.text for cell in cells]
     return [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
 
@@ -198,26 +189,18 @@ def treatments(run: Run) -> Iterator[Treatment]:
 
 
 def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTrial]:
-    """Return the trials whose treatment has all the levels in `where`."""
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
 
 
-def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
-    """Return the trials on which a claim or a finding rests."""
+def claim_trials(trials: Sequence[JudgedTrial], table: Claim) -> list[JudgedTrial]:
     return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
 
 
 def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
-    """Describe the wrong answers by their first two messages; empty if there are none."""
     messages = dict.fromkeys(
         str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer"
     )
     return f"a wrong answer: {'; '.join(list(messages)[:2])}" if messages else ""
-
-
-def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
-    """Return whether a plan holds a trial with all the levels in `where`."""
-    return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
 
 
 def response_value(trial: JudgedTrial, response: str) -> float | None:
@@ -242,7 +225,6 @@ def included_values(run: Run, treatment: Treatment, response: str) -> list[float
 
 
 def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int, list[float]]:
-    """Return the figures of `included_values` by the number of their block."""
     found: dict[int, list[float]] = defaultdict(list)
     for trial in trials_of(run.trials, treatment):
         value = response_value(trial, response)
@@ -252,14 +234,12 @@ def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int
 
 
 def is_extrapolated(trial: JudgedTrial, response: str) -> bool:
-    """Return whether the figure stands for more data than the trial read."""
     covered = trial.record.response.get("covered_fraction")
     totals = ("full_pass_seconds", "device_read_bytes", "device_reads")
     return response in totals and covered is not None and covered < 1
 
 
 def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
-    """Summarise the trials of one treatment."""
     trials = trials_of(run.trials, treatment)
     points = [t for t in trials if t.verdicts.is_data_point]
     included = [t for t in points if t.is_included]
@@ -287,48 +267,43 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
 
 
 def main_cells(run: Run) -> list[TreatmentCell]:
-    """Return the cells of a run's main response, in the order of its treatments."""
     return [make_cell(run, treatment, run.response) for treatment in treatments(run)]
 
 
-_COUNTS = ("killed", "excluded", "unanswered")
-_FLAGS = ("is_extrapolated", "is_all_excluded")
+_NUMBERS = ("killed", "excluded", "unanswered", "is_extrapolated", "is_all_excluded", "unproven")
 
 
-def median_columns(run: Run) -> list[str]:
-    """Return the names of the columns of `median_row`."""
-    figures = ("response", "median", "low", "high", "kind", "n")
-    return [*run.factors, *figures, *_COUNTS, *_FLAGS, "unproven"]
+def median_table(run: Run, response: str) -> tuple[list[str], list[list[Any]]]:
+    """Return the titles and rows of a table of medians: levels, figures, and numbers of trials.
 
-
-def median_row(run: Run, treatment: Treatment, response: str) -> list[Any]:
-    """Return a treatment's levels, its median with an interval, and the numbers of its trials.
-
-    Figures are in the response's own unit, and None without a figure.
+    A row is one treatment. Figures are in the response's own unit, and None without a figure.
     """
-    cell = make_cell(run, treatment, response)
-    one = cell.summary
-    figures = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
-    numbers = [getattr(cell, name) for name in (*_COUNTS, *_FLAGS, "unproven")]
-    return [*treatment.values(), response, *figures, *numbers]
+    figures = ("response", "median", "low", "high", "kind", "n")
+    rows = []
+    for treatment in treatments(run):
+        cell = make_cell(run, treatment, response)
+        one = cell.summary
+        values = [one.middle, one.low, one.high, one.kind, one.n] if one else [*[None] * 4, 0]
+        numbers = [getattr(cell, name) for name in _NUMBERS]
+        rows.append([*treatment.values(), response, *values, *numbers])
+    return [*run.factors, *figures, *_NUMBERS], rows
 
 
 def published_by_treatment(run: Run, response: str) -> dict[str, str]:
-    """Return published figures by treatment label, as text."""
     return {
         label: format_published(claim["published"], claim["unit"])
         for label, claim in published_claims(run, response).items()
     }
 
 
-def published_claims(run: Run, response: str) -> dict[str, Mapping[str, Any]]:
+def published_claims(run: Run, response: str) -> dict[str, Claim]:
     """Return the first claim with a published figure of each treatment, by its label.
 
     Only claims about the response that select exactly one treatment are used, and no claim that is
     neither a median nor in the response's unit.
     """
     planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Claim] = {}
     for claim in run.definition.get("claims", []):
         is_figure = claim["rule"] in ("absolute", "range", "outcome")
         is_about = claim.get("response") in (response, "outcome")
@@ -358,11 +333,10 @@ class NoiseFloor:
 
 
 def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
-    """Return the noise floor of one treatment.
+    """Return the larger of what a treatment's A/A pairs show and of the range of few repeats.
 
-    It is the larger of what its A/A pairs show and of the range of its repeats, if there are fewer
-    than five. None if neither shows a difference that the repeats themselves do not explain: the
-    pair is compared as any two treatments of a run are, and the interval contains 1.
+    None if neither shows a difference that the repeats themselves do not explain: the pair is
+    compared as any two treatments of a run are, and the interval contains 1.
     """
     floors = [noise_of(included_values(run, treatment, response))]
     for identical in identical_treatments(run, treatment):
@@ -378,15 +352,11 @@ def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | N
 
 
 def largest_floor(floors: Sequence[NoiseFloor | None]) -> NoiseFloor | None:
-    """Return the largest of the floors that there are; None without any."""
     return max((floor for floor in floors if floor), key=lambda one: one.share, default=None)
 
 
 def noise_of(values: Sequence[float]) -> NoiseFloor | None:
-    """Return the range of two to four repeats, of which no test makes an interval.
-
-    None for another number of values, and for values that are not positive.
-    """
+    """Return the range of two to four positive repeats, of which no test makes an interval."""
     if not 2 <= len(values) < FEWEST or min(values) <= 0:
         return None
     return NoiseFloor(max(values) / min(values) - 1, RANGE)
@@ -395,8 +365,7 @@ def noise_of(values: Sequence[float]) -> NoiseFloor | None:
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
     """Return the treatments whose planned trials are equal apart from their names and order.
 
-    Treatments follow that differ only in levels that the definition declares identical
-    (`identical`).
+    Treatments follow that differ only in levels that the definition declares `identical`.
     """
     own, planned = dict(treatment), [dict(trial["treatment"]) for trial in run.plan["trials"]]
     contents = [
@@ -434,22 +403,12 @@ class BindingCause:
 
     @property
     def text(self) -> str:
-        """The limit with its share of the time."""
         return ", ".join(filter(None, (self.words, self.share)))
 
     @property
-    def _worst(self) -> tuple[Treatment, Diagnosis]:
-        return max(self.diagnoses, key=lambda pair: pair[1].share or 0)
-
-    @property
-    def example(self) -> str:
+    def worst(self) -> tuple[Treatment, Diagnosis]:
         """The treatment that it held back for the greatest share of the time."""
-        return treatment_label(self._worst[0])
-
-    @property
-    def sentence(self) -> str:
-        """The diagnosis of the example."""
-        return self._worst[1].sentence
+        return max(self.diagnoses, key=lambda pair: pair[1].share or 0)
 
 
 _CAUSES = {
@@ -463,20 +422,19 @@ _CAUSES = {
 
 
 def causes(run: Run) -> list[BindingCause]:
-    """Return the binding limits of the treatments with limits, the most frequent one first."""
     found: dict[str, list[tuple[Treatment, Diagnosis]]] = defaultdict(list)
     for treatment, one in diagnosis_by_treatment(run):
         words = _CAUSES.get(one.bound_by, one.bound_by.replace("_", " "))
         place = " of ".join(filter(None, (one.property, one.disk and f"disk {one.disk}")))
         found[f"{words} ({place})" if place else words].append((treatment, one))
-    ordered = sorted(found.items(), key=lambda item: -len(item[1]))
-    return [BindingCause(words, tuple(diagnoses)) for words, diagnoses in ordered]
+    made = [BindingCause(words, tuple(diagnoses)) for words, diagnoses in found.items()]
+    return sorted(made, key=lambda cause: -len(cause.diagnoses))
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
-    """Yield each treatment with the diagnosis of its representative trial.
+    """Yield each treatment that has limits with the diagnosis of its median trial.
 
-    Treatments without limits are left out; disabled swap alone is no limit.
+    Disabled swap alone is no limit.
     """
     for treatment in treatments(run):
         caged = [
@@ -494,7 +452,7 @@ def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
 
 
 def fidelity_lines(run: Run) -> list[str]:
-    """Return how closely the trials followed the provider's behaviour, one line per aspect."""
+    """Return how closely the trials followed the provider's behaviour, a line per aspect."""
     found: dict[str, None] = {}
     for trial in run.trials:
         disks = trial.record.disks.items()
@@ -507,7 +465,6 @@ def fidelity_lines(run: Run) -> list[str]:
 
 
 def stopping_rule_status(run: Run) -> str:
-    """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
     plan, width = run.plan, f"{100 * run.plan['until_ci']:.3g} %"
     rule = f"repeat until every interval is within {width} of its median"
     rule += f", {plan['repeats']} times at most"

@@ -87,20 +87,14 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
 
 
 def run_or_baseline(path: Path) -> Run:
-    """Load a run's folder, or a baseline file."""
     return load_baseline(path) if path.is_file() else load_run(path)
 
 
+_DETAILS = ("clock_error_seconds", "start_seconds", "kept_since_unix_seconds", "up_seconds")
 _TRANSIENT = frozenset(
     {
-        "boot_id",
-        "free_bytes",
-        "machine.state_id",
-        "machine.restore_seq",
-        "machine.details.clock_error_seconds",
-        "machine.details.start_seconds",
-        "machine.details.kept_since_unix_seconds",
-        "machine.details.up_seconds",
+        *("boot_id", "free_bytes", "machine.state_id", "machine.restore_seq"),
+        *(f"machine.details.{name}" for name in _DETAILS),
     }
 )
 """Facts that differ between any two starts of the same machine."""
@@ -133,8 +127,7 @@ class Incompatibility:
 def find_differences(runs: Sequence[Run]) -> list[Difference]:
     """Return the facts, plan entries, cages and programs in which the runs differ.
 
-    If a run has several machine states, all their values are listed. What a baseline does not keep
-    is no difference.
+    What a baseline does not keep is no difference.
     """
     properties = [dict(_properties(run)) for run in runs]
     kept = [one for run, one in zip(runs, properties, strict=True) if run.is_baseline]
@@ -171,7 +164,6 @@ def _all(values: Iterable[Any]) -> str:
 
 
 def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return the first planned trial of each treatment."""
     return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
 
 
@@ -180,14 +172,12 @@ def _text(trial: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """Return the facts of a run's host, nested names joined by dots."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
 
 
 def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return nested facts as pairs, nested names joined by dots."""
     pairs: list[tuple[str, Any]] = []
     for key, value in facts.items():
         name = f"{prefix}{key}"
@@ -196,22 +186,19 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
-    """Return each reason for which a run is not comparable with the first one."""
-    found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
-    return list(found)
+    return list(dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run)))
 
 
 def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
     """Return each reason for which gates on these responses cannot be decided.
 
-    Bytes, I/Os and faults do not depend on the machine. Times, rates and metrics of a service do.
-    Runs of another size measure something else.
+    Bytes, I/Os and faults do not depend on the machine; times, rates and metrics of a service do.
     """
     found: list[Incompatibility] = []
     metrics = {name for run in runs for name in run.metrics}
     timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
     for run in runs[1:]:
-        sizes = [one.plan["size"] for one in (runs[0], run)]
+        sizes = [one.size for one in (runs[0], run)]
         if sizes[0] != sizes[1]:
             found.append(Incompatibility("size", f"size {sizes[0]} against {sizes[1]}"))
         facts = [facts_of(one) for one in (runs[0], run)]
@@ -224,12 +211,11 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
 
 
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
-    names = [run.plan["experiment"] for run in (first, other)]
-    if names[0] != names[1]:
-        yield Incompatibility("experiment", f"one is of {names[0]}, the other of {names[1]}")
-    if first.response != other.response:
-        reason = f"one is about {first.response}, the other about {other.response}"
-        yield Incompatibility("experiment", reason)
+    names = first.experiment, other.experiment
+    for word, (one, two) in (("of", names), ("about", (first.response, other.response))):
+        if one != two:
+            reason = f"one is {word} {one}, the other {word} {two}"
+            yield Incompatibility("experiment", reason)
     ones, others = _trials(first), _trials(other)
     for what, keys, difference in (
         ("dataset", _DATA, "read different data"),
@@ -240,12 +226,12 @@ def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
         if differing:
             count = f"{len(differing)} of {len(ones)} treatments"
             yield Incompatibility(what, f"{count} {difference} ({differing[0]})")
-    kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
-    if kernels[0] != kernels[1]:
-        yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
-    emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
-    if emulated[0] != emulated[1]:
-        yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
+    one, two = (facts_of(run).get("kernel", "not known") for run in (first, other))
+    if one != two:
+        yield Incompatibility("kernel", f"kernel {one} against {two}")
+    one, two = (_all(trial.record.emulated for trial in run.trials) for run in (first, other))
+    if one != two:
+        yield Incompatibility("emulation", f"emulated: {one} against {two}")
 
 
 @dataclass(frozen=True)
@@ -300,7 +286,6 @@ class Comparison:
     gate_results: tuple[GateResult, ...]
 
     def verdicts(self) -> set[str]:
-        """Return the verdicts of all gates."""
         return {result.verdict for result in self.gate_results}
 
 
@@ -308,8 +293,7 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     """Compare each run with the first.
 
     Raises PagecageError if the runs are not comparable, unless `anyway` is set, or if they share no
-    treatment, or no treatment with figures on both sides. With gates its exit code is
-    EXIT_GATE_UNDECIDED.
+    treatment with figures on both sides. With gates its exit code is EXIT_GATE_UNDECIDED.
     """
     refusal = EXIT_GATE_UNDECIDED if gates else EXIT_USAGE
     found = find_incompatibilities(runs)
@@ -361,26 +345,22 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: 
 def _overall(
     runs: Sequence[Run], common: Sequence[Treatment], response: str
 ) -> tuple[MedianSummary | None, ...]:
-    blocks = []
-    for run in runs:
-        found: dict[int, dict[str, list[float]]] = defaultdict(dict)
+    blocks = [defaultdict[int, dict[str, list[float]]](dict) for _ in runs]
+    for run, found in zip(runs, blocks, strict=True):
         for treatment in common:
             for number, values in included_by_block(run, treatment, response).items():
                 found[number][treatment_label(treatment)] = values
-        blocks.append([found[number] for number in sorted(found)])
-    return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
+    first, *others = ([found[number] for number in sorted(found)] for found in blocks)
+    return tuple(overall_ratio(other, first) for other in others)
 
 
 def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateResult]:
-    """Yield the gate's result for each run."""
     for row in rows:
-        first, *others = row.cells
-        for index, change in enumerate(row.changes, start=1):
-            if row.response == gate.response and (
-                change.ratio or first.summary or others[index - 1].summary
-            ):
+        first, *others = (cell.summary for cell in row.cells)
+        for index, (change, other) in enumerate(zip(row.changes, others, strict=True), start=1):
+            if row.response == gate.response and (change.ratio or first or other):
                 share = change.floor.share if change.floor else 0
-                figure = change.ratio if gate.bound is None else others[index - 1].summary
+                figure = change.ratio if gate.bound is None else other
                 verdict, reason = evaluate_gate(gate, figure, share)
                 reason = reason if figure else change.word
                 yield GateResult(gate, index, row.treatment, verdict, reason)
@@ -399,7 +379,7 @@ def check_bounds(gates: Sequence[Gate]) -> None:
                 "--baseline RUN, or a bound, as in 'ready_seconds > 30s'",
             )
         if gate.response not in ("time", *_SHORT):
-            gate.require_unit()
+            _ = gate.threshold  # raises PagecageError for a unit of another kind
 
 
 def named_gate(gate: Gate, run: Run) -> Gate:
@@ -419,10 +399,7 @@ def named_gate(gate: Gate, run: Run) -> Gate:
 
 
 def judge(run: Run, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
-    """Return the verdicts of gates with bounds on one run, in each of its treatments.
-
-    A treatment whose trials have no figure, such as one that the kernel killed, is undecided.
-    """
+    """Return the verdicts of gates with bounds on one run; undecided without a figure."""
     named = [named_gate(gate, run) for gate in gates]
     check_responses([run], named)
     results = []
@@ -446,7 +423,6 @@ def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:
 
 
 def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
-    """Return the row of one treatment in all runs, each compared with the first."""
     values = [included_values(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
@@ -469,13 +445,10 @@ def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> 
 def _state(cell: TreatmentCell) -> str:
     if cell.is_all_excluded:
         return "excluded"
-    if cell.killed:
-        return "killed"
-    return "wrong answer" if cell.wrong else "no figure"
+    return "killed" if cell.killed else "wrong answer" if cell.wrong else "no figure"
 
 
 def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
-    """Return the word of `Change` for a ratio and its noise floor."""
     if ratio.n < MIN_TRIALS_PER_RUN:
         return "too few trials"
     least = 1 + (floor.share if floor else 0)
@@ -485,6 +458,5 @@ def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
 
 
 def varying_label(comparison: Comparison, treatment: Treatment) -> str:
-    """Return a treatment's label without the factors that have one level throughout."""
     constant = comparison.runs[0].layout.constant
     return treatment_label({name: one for name, one in treatment.items() if name not in constant})

@@ -37,42 +37,39 @@ class TreatmentFigure:
 
 
 def responses_of(run: Run) -> tuple[str, ...]:
-    """Return the main response, those of the experiment's further tables, and counts of I/Os."""
+    """Return the main response, those of the further tables, and counts of I/Os."""
     tables = run.definition.get("tables") or []
     columns = (name for table in tables for name in table["columns"].values())
     return tuple(dict.fromkeys((run.response, *columns, *_COUNTS)))
 
 
 def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
-    """Yield the figures of each treatment. One without an included trial has none."""
+    """Yield the figures of each treatment that has an included trial."""
     for treatment in treatments(run):
         label = treatment_label(treatment)
-        name = f"{run.plan['experiment']}: {label}" if label else str(run.plan["experiment"])
+        name = f"{run.experiment}: {label}" if label else run.experiment
         for response in responses:
             if values := included_values(run, treatment, response):
                 yield TreatmentFigure(name, treatment, response, tuple(values), summarise(values))
 
 
 def is_rate(run: Run, response: str) -> bool:
-    """Return whether more is better: a response per second, or such a metric of a service."""
     if response in run.metrics:
         return is_metric_rate(run, response)
     return response.endswith("_per_second")
 
 
 def is_time(response: str) -> bool:
-    """Return whether a response is a duration."""
     return depends_on_cpu_speed(response) and not response.endswith("_per_second")
 
 
 def unit_of(response: str) -> str:
-    """Return the unit that a response's name states: seconds, bytes, or none for a count."""
     endings = ("bytes_per_second", "per_second", "seconds", "bytes", "ms", "us", "ns", "percent")
     return next((unit for unit in endings if response.endswith(f"_{unit}")), "")
 
 
 def bencher(run: Run) -> str:
-    """Return the run in Bencher's metric format: figures by treatment and response."""
+    """Return Bencher's metric format: figures by treatment and response."""
     found: dict[str, dict[str, Any]] = {}
     for figure in figures_of(run, responses_of(run)):
         summary = figure.summary
@@ -93,20 +90,19 @@ def github_benchmark(run: Run) -> str:
     better = f"{response} ({'more' if is_rate(run, response) else 'less'} is better)"
     for figure in figures_of(run, [response]):
         summary = figure.summary
-        found.append(
-            {
-                "name": figure.name,
-                "unit": unit_of(response) or "count",
-                "value": summary.middle,
-                "range": f"{summary.low:g} to {summary.high:g}",
-                "extra": f"{better}\nrun {run.plan['run_id']}\nn {summary.n}",
-            }
-        )
+        entry = {
+            "name": figure.name,
+            "unit": unit_of(response) or "count",
+            "value": summary.middle,
+            "range": f"{summary.low:g} to {summary.high:g}",
+            "extra": f"{better}\nrun {run.run_id}\nn {summary.n}",
+        }
+        found.append(entry)
     return _json(found)
 
 
 def hyperfine(run: Run) -> str:
-    """Return the main response as `hyperfine --export-json` does, a result for each treatment.
+    """Return the main response as `hyperfine --export-json` does.
 
     Raises PagecageError if the response is not a duration.
     """
@@ -116,18 +112,17 @@ def hyperfine(run: Run) -> str:
     results = []
     for figure in figures_of(run, [run.response]):
         times = [value * response_scale(figure.response) for value in figure.values]
-        results.append(
-            {
-                "command": figure.name,
-                "mean": statistics.fmean(times),
-                "stddev": statistics.stdev(times) if len(times) > 1 else None,
-                "median": statistics.median(times),
-                "min": min(times),
-                "max": max(times),
-                "times": times,
-                "parameters": dict(figure.treatment),
-            }
-        )
+        result = {
+            "command": figure.name,
+            "mean": statistics.fmean(times),
+            "stddev": statistics.stdev(times) if len(times) > 1 else None,
+            "median": statistics.median(times),
+            "min": min(times),
+            "max": max(times),
+            "times": times,
+            "parameters": dict(figure.treatment),
+        }
+        results.append(result)
     return _json({"results": results})
 
 
@@ -145,16 +140,12 @@ def junit(run: Run) -> str:
     A trial with a wrong answer or without an answer is a failure. A trial that is excluded is an
     error, because nothing is known from it. One is skipped if the host lacks a requirement.
     """
-    cases = [_case(run, trial) for trial in run.trials]
-    counts = {
-        name: str(sum(case.find(tag) is not None for case in cases))
-        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
-    }
-    about = {"name": str(run.plan["experiment"]), "tests": str(len(cases))}
-    suite = ElementTree.Element("testsuite", about | counts)
-    suite.extend(cases)
-    suites = ElementTree.Element("testsuites", name=str(run.plan["run_id"]))
-    suites.append(suite)
+    suites = ElementTree.Element("testsuites", name=run.run_id)
+    suite = ElementTree.SubElement(suites, "testsuite", name=run.experiment)
+    suite.extend(cases := [_case(run, trial) for trial in run.trials])
+    suite.set("tests", str(len(cases)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -163,18 +154,20 @@ def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
     record = trial.record
     case = ElementTree.Element(
         "testcase",
-        classname=_text(f"{run.plan['experiment']}: {treatment_label(record.treatment)}"),
+        classname=_text(f"{run.experiment}: {treatment_label(record.treatment)}"),
         name=record.trial_id,
-        time=f"{sum(phase.seconds or 0.0 for phase in trial.record.phases):.6f}",
+        time=f"{sum(phase.seconds or 0.0 for phase in record.phases):.6f}",
     )
     message = _text("; ".join(filter(None, (record.error, *trial.verdicts.reasons))))
+    tag, about = "", {"message": message}
     if record.outcome == "requirement_missed":
-        ElementTree.SubElement(case, "skipped", message=message)
+        tag = "skipped"
     elif not trial.verdicts.is_data_point:
-        type_ = record.outcome
-        ElementTree.SubElement(case, "failure", message=message or type_, type=type_)
+        tag, about = "failure", {"message": message or record.outcome, "type": record.outcome}
     elif trial.is_excluded:
-        ElementTree.SubElement(case, "error", message=message, type="excluded")
+        tag, about = "error", {"message": message, "type": "excluded"}
+    if tag:
+        ElementTree.SubElement(case, tag, about)
     return case
 
 
@@ -190,7 +183,7 @@ def openmetrics(run: Run) -> str:
     lines: list[str] = []
 
     def sample(name: str, treatment: Treatment, value: str, **more: str) -> None:
-        about = {"experiment": run.plan["experiment"], "run": run.plan["run_id"]}
+        about = {"experiment": run.experiment, "run": run.run_id}
         escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
         labels = ",".join(
             f'{_name(label)}="{str(text).translate(escapes)}"'

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from analysis.data.load import opened
 from analysis.run_frames import EXPERIMENTS, STORED, find_run
 from analysis.views.render import HERE, export, notebook, read_source, with_parameters
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
 from pagecage.errors import EXIT_FAILED, EXIT_OK, PagecageError
 from pagecage.model.published_figures import read_definitions, read_titles
 from pagecage.model.run_files import read_plan
@@ -78,8 +78,8 @@ def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any
 def run_notebook(plan: Mapping[str, Any]) -> Path:
     """Return the notebook for a run with this plan.
 
-    It is the experiment's own, if there is one and the plan has the factors of the definition that
-    it was written for; else the one for every run.
+    It is the experiment's own if the plan has the factors of the definition that it was written
+    for.
     """
     name = str(plan["experiment"])
     found = {path.stem: path for path in (NOTEBOOKS / "experiments").glob("*.py")}.get(name)
@@ -90,7 +90,7 @@ def run_notebook(plan: Mapping[str, Any]) -> Path:
 
 
 def article_notebooks(experiments: Collection[str] | None = None) -> dict[str, Path]:
-    """Return the notebooks of the articles, by the first part of their figures' ids.
+    """Return the articles' notebooks by the first part of their figures' ids.
 
     With `experiments`, only those that load no run of another experiment.
     """
@@ -103,41 +103,34 @@ def article_notebooks(experiments: Collection[str] | None = None) -> dict[str, P
 
 
 def execute_article(article: str, source: Path, bundles: Path) -> Any:
-    """Execute an article's notebook on the runs of a folder of bundles."""
     title = read_titles(EXPERIMENTS)[article]["title"]
     return execute(source, bundles, title, bundles=".")
-
-
-def _executed(named: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield each notebook, and the name of its files."""
-    paths = [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}"))
-    for path in paths:
-        with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
-            folder = path
-            if path.is_file():
-                unpack(path, folder := Path(scratch) / "run")
-            plan = read_plan(folder)
-        title = f"{plan['experiment']} · {plan['run_id']}"
-        source = run_notebook(plan)
-        yield plan["run_id"], execute(source, path.resolve().parent, title, source=path.name)
-    for article, source in article_notebooks().items() if not named else ():
-        yield source.stem, execute_article(article, source, STORED)
 
 
 def main(out: Path, named: Sequence[str]) -> int:
     """Execute notebooks, and write each and its page to a folder; return the exit status."""
     out.mkdir(parents=True, exist_ok=True)
     try:
-        for name, document in _executed(named):
-            page = export(document, document.metadata["title"], with_code=True)
-            write_whole(out / f"{name}.ipynb", nbformat.writes(document))  # type: ignore[no-untyped-call]
-            write_whole(out / f"{name}.html", page)
-            sys.stdout.write(f"{out / name}.html\n")
-            sys.stdout.flush()
+        for path in [find_run(name) for name in named] or sorted(STORED.glob(f"*{SUFFIX}")):
+            with opened(path) as folder:
+                plan = read_plan(folder)
+            title, folder = f"{plan['experiment']} · {plan['run_id']}", path.resolve().parent
+            document = execute(run_notebook(plan), folder, title, source=path.name)
+            _write(document, out / plan["run_id"])
+        for article, source in article_notebooks().items() if not named else ():
+            _write(execute_article(article, source, STORED), out / source.stem)
     except PagecageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return EXIT_OK
+
+
+def _write(document: Any, path: Path) -> None:
+    page = export(document, document.metadata["title"], with_code=True)
+    write_whole(Path(f"{path}.ipynb"), nbformat.writes(document))  # type: ignore[no-untyped-call]
+    write_whole(Path(f"{path}.html"), page)
+    sys.stdout.write(f"{path}.html\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -77,7 +77,6 @@ class FleetMember:
 
     @property
     def is_complete(self) -> bool:
-        """True if every planned trial has an answer."""
         return self.answered == self.planned
 
 
@@ -92,29 +91,22 @@ class Fleet:
 
     @property
     def is_spread(self) -> bool:
-        """True if the blocks of one plan were distributed over the hosts."""
         return bool(self.document["mode"] == "spread")
 
     @property
     def members_with_records(self) -> tuple[tuple[str, FleetMember], ...]:
         """The hosts with records, each with its letter in tables and figures."""
-        return tuple(
-            (run_letter(index), member)
-            for index, member in enumerate(member for member in self.members if member.run)
-        )
+        having = (member for member in self.members if member.run)
+        return tuple((run_letter(index), member) for index, member in enumerate(having))
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
-        """Return the median over all hosts of a treatment's medians.
-
-        None without figures, and if every host ran the whole plan.
-        """
+        """Return the median of a treatment's medians on all hosts; None unless it is spread."""
         runs = [member.run for member in self.members if member.run]
         values = [found for run in runs if (found := included_values(run, treatment, response))]
         return median_of_hosts(values) if self.is_spread and values else None
 
 
 def is_fleet(path: Path) -> bool:
-    """Return whether a folder holds a fleet run."""
     return (path / DOCUMENT).exists()
 
 
@@ -167,26 +159,21 @@ def _comparison(runs: Sequence[Run]) -> Comparison | None:
     """Return the hosts' runs side by side, even if they are not comparable."""
     if not runs:
         return None
-    first = runs[0]
-    rows = tuple(comparison_row(runs, treatment, first.response) for treatment in treatments(first))
-    lacking: tuple[tuple[str, ...], ...] = tuple(() for _ in runs)
+    response = runs[0].response
     return Comparison(
         tuple(runs),
-        (first.response,),
-        rows,
-        {},
-        tuple(find_differences(runs)),
-        tuple(find_incompatibilities(runs)),
-        lacking,
-        (),
+        (response,),
+        tuple(comparison_row(runs, treatment, response) for treatment in treatments(runs[0])),
+        overall={},
+        differences=tuple(find_differences(runs)),
+        obstacles=tuple(find_incompatibilities(runs)),
+        lacking=((),) * len(runs),
+        gate_results=(),
     )
 
 
 def facts(fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    """Return each fact with its value on each host that has records.
-
-    Facts that differ between any two starts of a machine are left out.
-    """
+    """Return each fact with its value on each host with records, without transient ones."""
     runs = fleet.comparison.runs if fleet.comparison else ()
     facts_by_host = [facts_of(run) for run in runs]
     names = dict.fromkeys(name for one in facts_by_host for name in one)
@@ -200,7 +187,6 @@ _MODES = {
 
 
 def fleet_report(fleet: Fleet) -> Report:
-    """Return the report: members, the table of figures, and the facts in which hosts differ."""
     rest: list[Block] = []
     blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
     for member in fleet.members:
@@ -224,7 +210,6 @@ def fleet_report(fleet: Fleet) -> Report:
 
 
 def member_sentence(member: FleetMember) -> str:
-    """Return how many trials of a host have an answer and, if some are missing, the reason."""
     count = f"{member.host}: {member.answered} of {member.planned} trials have an answer"
     if member.is_complete:
         return count
@@ -262,43 +247,32 @@ def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iter
 
 
 def write_report(fleet: Fleet) -> Path:
-    """Write report.html into the fleet run's folder; return its path."""
-    from analysis.views.html import to_html, write_page
+    from analysis.views.html import write_page
 
     target = fleet.path / "report.html"
     title = f"{fleet.document['experiment']} · {fleet.document['run_id']}"
-    write_page(to_html(fleet_report(fleet), title), target)
+    write_page(fleet_report(fleet), title, target)
     return target
 
 
 def as_json(fleet: Fleet) -> dict[str, Any]:
-    """Return the fleet run as JSON data; docs/FORMAT.md lists the keys."""
     hosts, rows = [], []
     for member in fleet.members:
-        run_id = member.run.plan["run_id"] if member.run else None
-        hosts.append(
-            {
-                "host": member.host,
-                "run_id": run_id,
-                "planned": member.planned,
-                "answered": member.answered,
-                "outcome": member.outcome,
-                "reason": member.reason,
-            }
-        )
+        run_id = member.run.run_id if member.run else None
+        rest = {key: value for key, value in vars(member).items() if key not in ("host", "run")}
+        hosts.append({"host": member.host, "run_id": run_id, **rest})
     names = [member.host for _, member in fleet.members_with_records]
     for row in fleet.comparison.rows if fleet.comparison else ():
         together = fleet.all_hosts(row.treatment, row.response)
         changes = zip(names[1:], map(asdict, row.changes), strict=True)
-        rows.append(
-            {
-                "treatment": dict(row.treatment),
-                "response": row.response,
-                "all_hosts": together and asdict(together),
-                "hosts": dict(zip(names, map(cell_json, row.cells), strict=True)),
-                "ratios": dict(changes),
-            }
-        )
+        line = {
+            "treatment": dict(row.treatment),
+            "response": row.response,
+            "all_hosts": together and asdict(together),
+            "hosts": dict(zip(names, map(cell_json, row.cells), strict=True)),
+            "ratios": dict(changes),
+        }
+        rows.append(line)
     return {
         **{key: fleet.document[key] for key in ("run_id", "experiment", "group", "mode")},
         "left_out": fleet.document.get("left_out") or {},
@@ -312,7 +286,6 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
 
 
 def as_csv(fleet: Fleet) -> str:
-    """Return a line for each treatment and host."""
     rows = fleet.comparison.rows if fleet.comparison else ()
     factors = list(rows[0].treatment) if rows else []
     counts = ("excluded", "killed", "unanswered")

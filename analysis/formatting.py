@@ -32,17 +32,11 @@ _BYTES = {
     "pages": LEAST_PAGE_BYTES,  # of articles, all about x86-64
 }
 _COUNTS = {
-    "x": 1.0,
-    "count": 1.0,
-    "1/s": 1.0,
-    "k/s": 1e3,
-    "IOPS": 1.0,
-    "fraction": 1.0,
-    "%": 0.01,
-    "lines": 1.0,
+    **dict.fromkeys(("x", "count", "1/s", "IOPS", "fraction", "lines", "version"), 1.0),
     "count x MiB": 1.0,
     "count x MB": 1.0,
-    "version": 1.0,
+    "k/s": 1e3,
+    "%": 0.01,
 }
 _WORDS = dict.fromkeys(("qual", "outcome", "flags", "hex", "dec", "bool"), 1.0)
 _SCALE: dict[str, float] = {
@@ -67,11 +61,7 @@ _TIMELY = ("_seconds", "_per_second", "_ms", "_us", "_ns")
 
 
 def convert_response(response: str, value: float, unit: str) -> float:
-    """Return a response's value in a claim's unit.
-
-    For example, 2500 of `heartbeat_p99_us` is 2.5 `ms`. Raises PagecageError if the unit is
-    unknown.
-    """
+    """Return a response's value in a claim's unit: 2500 of `heartbeat_p99_us` is 2.5 `ms`."""
     if unit not in _SCALE:
         raise PagecageError(f"unknown unit {unit!r}", f"one of {', '.join(sorted(_SCALE))}")
     return value * response_scale(response) / _SCALE[unit]
@@ -88,7 +78,6 @@ def unit_scale(unit: str) -> float:
 
 
 def depends_on_cpu_speed(response: str) -> bool:
-    """Return whether a response is a time or a rate, which a slower CPU changes."""
     return response.endswith(_TIMELY)
 
 
@@ -107,7 +96,6 @@ MARKS = {
 
 
 def format_verdict(verdict: str) -> str:
-    """Return the label of a claim's verdict."""
     return MARKS.get(verdict, f"· {verdict.replace('_', ' ')}")
 
 
@@ -137,11 +125,7 @@ _PLAIN = (
 
 
 def format_quantity(response: str, value: float) -> str:
-    """Format a figure with the unit that its response's name implies.
-
-    Known suffixes include `_seconds`, `_bytes` and `_per_second`. Times below 0.1 s are written in
-    microseconds or milliseconds.
-    """
+    """Format a figure with the unit that the end of its response's name implies."""
     if response.endswith("bytes_per_second"):
         return format_rate(value)
     if response.endswith(("_seconds", "_us", "_ms", "_ns")):
@@ -163,7 +147,6 @@ def format_quantity(response: str, value: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Format three significant digits without an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -176,12 +159,10 @@ def format_range(low: str, high: str) -> str:
 
 
 def response_title(response: str) -> str:
-    """Return the name of a response in words."""
     return _TITLES.get(response, response.replace("_", " "))
 
 
 def treatment_label(treatment: Mapping[str, str]) -> str:
-    """Return a treatment on one line, its levels in the definition's order."""
     return " · ".join(treatment.values())
 
 
@@ -215,19 +196,14 @@ def format_published(published: Any, unit: str) -> str:
             return digits
         return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
     if isinstance(published, str):
-        has_unit = (
-            published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
-        )
-        return (
-            f"{published}{'×' if unit == 'x' else f' {unit}'}"
-            if has_unit
-            else _ORDERINGS.get(published, published)
-        )
+        is_unitless = unit in _UNITLESS or unit.startswith("count")
+        if is_unitless or not published[:1].isdigit():
+            return _ORDERINGS.get(published, published)
+        return f"{published}×" if unit == "x" else f"{published} {unit}"
     return format_in_unit(published, unit)
 
 
 def break_at_semicolons(statement: str) -> str:
-    """Return a claim's statement with spaces after semicolons, so that lines can break there."""
     return statement.replace(";", ", ")
 
 
@@ -244,7 +220,6 @@ def format_id_ranges(ids: Sequence[str]) -> str:
 
 
 def format_measured(value: float | str | None, unit: str, verdict: str) -> str:
-    """Format a claim's measured figure, in brackets if it rests on excluded trials alone."""
     text = format_in_unit(value, unit)
     return f"({text}) †" if verdict == "no_data" and value is not None else text
 
@@ -270,26 +245,19 @@ def format_interval(response: str, summary: MedianSummary) -> tuple[str, str]:
         return format_quantity(response, summary.middle), ""
     values = (summary.middle, summary.low, summary.high)
     texts = [format_quantity(response, value) for value in values]
-    is_plain = all(map(_ONE_NUMBER.fullmatch, texts)) and summary.middle
-    if is_plain and 0 < (width := summary.high - summary.low) < math.inf:
+    matches = [found for text in texts if (found := _ONE_NUMBER.fullmatch(text))]
+    width = summary.high - summary.low
+    if len(matches) == len(texts) and summary.middle and 0 < width < math.inf:
         exponents = [math.floor(math.log10(abs(value))) if value else 0 for value in values]
         place = min(math.floor(math.log10(width / _COARSE)), exponents[0] - 1)
-        texts = [
-            _with_digits(text, exponent - place + 1)
-            for text, exponent in zip(texts, exponents, strict=True)
-        ]
+        for index, (found, exponent) in enumerate(zip(matches, exponents, strict=True)):
+            digits = exponent - place + 1
+            if digits <= 2:  # else the text has three significant digits or all
+                rounded = float(f"{float(found[2].replace(',', '')):.{max(1, digits)}g}")
+                texts[index] = f"{found[1]}{rounded:,.10g}{found[3]}"
     return texts[0], format_range(*texts[1:])
 
 
 _COARSE = 2.4
 """An interval is at least so many units of the last digit wide."""
 _ONE_NUMBER = re.compile(r"(\D*)([\d,]*\.?\d+)(\D*)")
-
-
-def _with_digits(text: str, digits: int) -> str:
-    """Round the only number of a text, which has three significant digits or all."""
-    found = _ONE_NUMBER.fullmatch(text)
-    if digits > 2 or not found:
-        return text
-    rounded = float(f"{float(found[2].replace(',', '')):.{max(1, digits)}g}")
-    return f"{found[1]}{rounded:,.10g}{found[3]}"

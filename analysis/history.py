@@ -71,7 +71,6 @@ class TreatmentHistory:
     """The figures of a treatment over the runs that have one, oldest first."""
 
     treatment: Treatment
-    response: str
     points: tuple[HistoryPoint, ...]
     changes: tuple[LevelChange, ...]
 
@@ -104,7 +103,7 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
 
     Raises PagecageError for fewer than two comparable runs.
     """
-    ordered = sorted(runs, key=lambda run: str(run.plan["run_id"]))
+    ordered = sorted(runs, key=lambda run: run.run_id)
     newest = ordered[-1]
     chosen, kept, counts = response or newest.response, [], Counter[str]()
     for run in ordered:
@@ -115,7 +114,7 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
         else:
             kept.append(run)
     if len(kept) < 2:
-        name = newest.plan["experiment"]
+        name = newest.experiment
         raise PagecageError(
             f"{name} has {len(kept)} comparable run, and a history needs two",
             f"pagecage run {name}",
@@ -123,12 +122,12 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
     found = []
     for treatment in treatments(newest):
         points = tuple(
-            HistoryPoint(str(run.plan["run_id"]), summarise(values))
+            HistoryPoint(run.run_id, summarise(values))
             for run in kept
             if (values := included_values(run, treatment, chosen))
         )
         if points:
-            found.append(TreatmentHistory(treatment, chosen, points, tuple(_changes(points))))
+            found.append(TreatmentHistory(treatment, points, tuple(_changes(points))))
     if not found:
         raise PagecageError(f"no trial has {chosen!r}", "pagecage show RUN --json lists responses")
     return History(tuple(kept), chosen, tuple(found), tuple(counts.most_common()))
@@ -147,20 +146,17 @@ _ACROSS = 3
 _PANEL_HEIGHT = 1.9
 
 
-def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> None:
+def _draw(axes: Axes, history: TreatmentHistory, response: str, positions: dict[str, int]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from analysis.figures.style import COLOURS, GREY, quantity_formatter
 
     at = [positions[point.run_id] for point in history.points]
-    middle = [point.summary.middle for point in history.points]
-    axes.vlines(
-        at,
-        [point.summary.low for point in history.points],
-        [point.summary.high for point in history.points],
-        color=COLOURS[0],
-        lw=1,
+    middle, lows, highs = (
+        [getattr(point.summary, end) for point in history.points]
+        for end in ("middle", "low", "high")
     )
+    axes.vlines(at, lows, highs, color=COLOURS[0], lw=1)
     axes.plot(at, middle, "o-", color=COLOURS[0], ms=3.5, lw=1)
     for change in history.changes:
         style = "-" if change.is_proven else ":"
@@ -170,14 +166,13 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
     if high <= low * 1.02:  # a steady level must not look like noise
         axes.set_ylim(0, high * 1.4 or 1)
     axes.set_title(treatment_label(history.treatment), fontsize=9)
-    axes.yaxis.set_major_formatter(quantity_formatter(history.response))
+    axes.yaxis.set_major_formatter(quantity_formatter(response))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(-0.7, len(positions) - 0.3)
 
 
 def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
-    """Return the report: the changes of level and the gates, then the figure and the levels."""
     runs = history.runs
     changes, levels = [], []
     for one in history.treatments:
@@ -187,12 +182,12 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
             word = marked(change.word).replace("trials", "runs")
             changes.append([label, change.run_id, ratio, word])
         ends = one.points[0].summary.middle, one.points[-1].summary.middle
-        figures = (format_quantity(one.response, end) for end in ends)
+        figures = (format_quantity(history.response, end) for end in ends)
         levels.append([label, *figures, str(len(one.points))])
     proven = sum(change.is_proven for one in history.treatments for change in one.changes)
     title = response_title(history.response)
     result = f"{title[:1].upper()}{title[1:]}: {proven or 'no'} proven changes of level"
-    span = f"{len(runs)} runs, {runs[0].plan['run_id']} to {runs[-1].plan['run_id']}"
+    span = f"{len(runs)} runs, {runs[0].run_id} to {runs[-1].run_id}"
     blocks: list[Block] = [Strip(result), Paragraph(span, tone="soft")]
     blocks += [
         Paragraph(f"{count} runs left out: another {reason}", tone="soft")
@@ -211,7 +206,7 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
     blocks += [Heading("Changes of level"), make_table(titles, changes) if changes else unchanged]
     rest: list[Block] = [Heading(title), Image(partial(_svg, history))]
     rest += [make_table(["treatment", "oldest", "newest", "runs"], levels)]
-    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks), tuple(rest))
+    return Report(f"History of {runs[-1].experiment}", tuple(blocks), tuple(rest))
 
 
 def _svg(history: History) -> str | None:
@@ -224,11 +219,11 @@ def _svg(history: History) -> str | None:
         count = len(history.treatments)
         rows = -(-count // _ACROSS)
         figure = Figure(figsize=(WIDTH, 0.5 + _PANEL_HEIGHT * rows), layout="constrained")
-        positions = {str(run.plan["run_id"]): n for n, run in enumerate(history.runs)}
+        positions = {run.run_id: n for n, run in enumerate(history.runs)}
         panels = figure.subplots(rows, min(count, _ACROSS), squeeze=False, sharex=True).flat
         for number, axes in enumerate(panels):
             if number < count:
-                _draw(axes, history.treatments[number], positions)
+                _draw(axes, history.treatments[number], history.response, positions)
             else:
                 axes.set_visible(False)
         alt = "Medians with their intervals over the runs; a line marks each change of level"
@@ -236,11 +231,10 @@ def _svg(history: History) -> str | None:
 
 
 def as_json(history: History, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the history as JSON data; docs/FORMAT.md lists the keys."""
     return {
-        "experiment": history.runs[-1].plan["experiment"],
+        "experiment": history.runs[-1].experiment,
         "response": history.response,
-        "runs": [run.plan["run_id"] for run in history.runs],
+        "runs": [run.run_id for run in history.runs],
         "left_out": dict(history.left_out),
         "treatments": [
             {
@@ -262,7 +256,7 @@ def as_csv(history: History) -> str:
     """Return a line per run and treatment, with all digits, in the response's own unit."""
     factors = list(history.runs[-1].factors)
     rows = (
-        [point.run_id, *one.treatment.values(), one.response, *csv_summary(point.summary)]
+        [point.run_id, *one.treatment.values(), history.response, *csv_summary(point.summary)]
         for one in history.treatments
         for point in one.points
     )

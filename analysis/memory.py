@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
+from analysis.stats import median_of_known
 from pagecage.memory_search.need import (
     MeasuredLevels,
     MemoryAnswer,
@@ -55,12 +56,10 @@ class MemoryStep:
 
     @property
     def is_counted(self) -> bool:
-        """True if the time counts."""
         return self.seconds is not None
 
     @property
     def refaults(self) -> float | None:
-        """Refaults of files and of anonymous memory together."""
         known = [n for n in (self.refaults_file, self.refaults_anon) if n is not None]
         return sum(known) if known else None
 
@@ -76,7 +75,6 @@ class MemoryRun:
 
 
 def memory_run(run: Run) -> MemoryRun | None:
-    """Return the search of a run; None if the run is none."""
     rule = rule_of(run.plan)
     if rule is None:
         return None
@@ -123,7 +121,6 @@ class SecondOpinion:
 
     @property
     def sentence(self) -> str:
-        """The estimate, or the reason why there is none."""
         if self.median_bytes is None or self.most_bytes is None:
             return f"No second opinion by DAMON: {self.reason}."
         return (
@@ -163,20 +160,22 @@ def _step(
     level = {one.limit_bytes: one for one in levels}.get(limit)
 
     def growth(key: str) -> float | None:
-        return _median(difference(record, "cgroup", "memory.stat", key) for record in records)
+        return median_of_known(
+            difference(record, "cgroup", "memory.stat", key) for record in records
+        )
 
     return MemoryStep(
         name=name,
         limit_bytes=limit,
         trials=len(records),
         seconds=level.seconds if level else None,
-        shown_seconds=_median(record.response.get(response) for record in records),
+        shown_seconds=median_of_known(record.response.get(response) for record in records),
         slowdown=measured.slowdown(level) if measured and level else None,
         refaults_file=growth("workingset_refault_file"),
         refaults_anon=growth("workingset_refault_anon"),
         major_faults=growth("pgmajfault"),
-        read_bytes=_median(io_at(record, "totals", "rbytes") for record in records),
-        peak_bytes=_median(final_counter(record, "memory.peak") for record in records),
+        read_bytes=median_of_known(io_at(record, "totals", "rbytes") for record in records),
+        peak_bytes=median_of_known(final_counter(record, "memory.peak") for record in records),
         oom_kills=sum(final_counter(r, "memory.events", "oom_kill") or 0 for r in records),
         outcome=", ".join(dict.fromkeys(record.outcome for record in records)),
         states={
@@ -187,42 +186,31 @@ def _step(
     )
 
 
-def _median(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
 def step_rows(found: MemoryRun) -> list[dict[str, str]]:
-    """Return the steps as rows of a table."""
     hidden = {
         "anonymous": not any(step.refaults_anon for step in found.steps),
         "OOM kills": not any(step.oom_kills for step in found.steps),
     }
-    rows = []
+
+    def shown(value: float | None, text: Callable[[float], str]) -> str:
+        return "–" if value is None else text(value)
+
+    rows, count = [], "{:,.0f}".format
     for step in found.steps:
-        refaults, anonymous, faults = (
-            "–" if value is None else f"{value:,.0f}"
-            for value in (step.refaults_file, step.refaults_anon, step.major_faults)
-        )
-        read, peak = (
-            "–" if value is None else format_bytes(value)
-            for value in (step.read_bytes, step.peak_bytes)
-        )
         time = _described(step)
         if step.seconds is not None:
             time = format_seconds(step.seconds)
         elif step.shown_seconds is not None:
             time = f"({format_seconds(step.shown_seconds)}) †"
-
         row = {
             "MemoryMax": format_bytes(step.limit_bytes) if step.limit_bytes else "none",
             "time": time,
-            "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
-            "refaults": refaults,
-            "anonymous": anonymous,
-            "major faults": faults,
-            "read": read,
-            "peak": peak,
+            "loss": shown(step.slowdown, lambda share: f"{100 * share:+.1f} %"),
+            "refaults": shown(step.refaults_file, count),
+            "anonymous": shown(step.refaults_anon, count),
+            "major faults": shown(step.major_faults, count),
+            "read": shown(step.read_bytes, format_bytes),
+            "peak": shown(step.peak_bytes, format_bytes),
             "OOM kills": str(step.oom_kills or "–"),
             "enough": _enough(step),
         }
@@ -249,7 +237,6 @@ def _described(step: MemoryStep) -> str:
 
 
 def memory_json(run: Run) -> dict[str, Any] | None:
-    """Return the search as JSON data; None if the run is none."""
     found = memory_run(run)
     if found is None:
         return None
@@ -277,7 +264,6 @@ def memory_points(found: MemoryRun) -> list[Point]:
 
 
 def memory_alt_text(found: MemoryRun) -> str:
-    """Describe the least and the most memory, and the answer."""
     parts = [
         f"{_described(step)} at {format_bytes(size)}"
         for size, step in (memory_points(found)[0], memory_points(found)[-1])

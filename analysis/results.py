@@ -57,7 +57,6 @@ class Formats(Generic[T]):
     csv: Callable[[T], str] | None = None
 
     def text(self, result: T, form: str) -> str:
-        """Return the result in a form."""
         if form == "json":
             return json.dumps(self.json(result), indent=2) + "\n"
         if form == "csv" and self.csv:
@@ -98,25 +97,22 @@ def render(
 
     `known_sections` are the hashes of the definition's own sections that are executed.
     """
-    if not is_fleet(folder):
-        from analysis.views.render import render
+    loaded = load(folder, include) if is_fleet(folder) else None
+    if isinstance(loaded, Fleet):
+        fleet.write_report(loaded)
+        return loaded
+    from analysis.views.render import render
 
-        return render(folder, include, known_sections)
-    loaded = load(folder, include)
-    assert isinstance(loaded, Fleet)
-    fleet.write_report(loaded)
-    return loaded
+    return render(folder, include, known_sections)
 
 
 def tables(loaded: Run | Fleet, form: str = "") -> str:
-    """Return the tables of a run or a fleet; in the form `claims`, a run's published figures."""
     if form == "claims" and isinstance(loaded, Run):
         return terminal_text(run.claims_report(loaded), whole=True)
     return FLEET.text(loaded, form) if isinstance(loaded, Fleet) else RUN.text(loaded, form)
 
 
 def exchanged(folder: Path, name: str, include: Sequence[str] = ()) -> str:
-    """Return the proven figures of a run in the format `name`, which another program reads."""
     if is_fleet(folder):
         raise _of_one_run(folder, "--format", name)
     return WRITERS[name](include_by_name(load_run(folder), include))
@@ -131,15 +127,14 @@ def compared(
     anyway: bool = False,
     html: Path | None = None,
 ) -> tuple[str, int]:
-    """Return the comparison of runs with the first one, and the exit status of the gates.
-
-    With `html` it is also written as a page.
-    """
+    """Return the comparison with the first run, also as a page, and the status of the gates."""
     gates = [parse_gate(text) for text in fail_if]
     found = compare(load_runs(folders, include), gates, anyway=anyway)
     if html:
-        title = " against ".join(run.plan["run_id"] for run in found.runs)
-        _write_page(comparison.comparison_report(found), title, html)
+        from analysis.views.html import write_page
+
+        title = " against ".join(run.run_id for run in found.runs)
+        write_page(comparison.comparison_report(found), title, html)
     return COMPARISON.text(found, form), gate_status(found.verdicts())
 
 
@@ -157,20 +152,15 @@ def followed(
         history.as_csv,
     )
     if html:
+        from analysis.views.html import write_page
+
         report = formats.report(found)
-        _write_page(report, report.title, html)
+        write_page(report, report.title, html)
     status = gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
     return formats.text(found, form), status
 
 
-def _write_page(report: Report, title: str, path: Path) -> None:
-    from analysis.views.html import to_html, write_page
-
-    write_page(to_html(report, title), path)
-
-
 def gate_status(verdicts: set[str]) -> int:
-    """Return the exit status of gates with these verdicts."""
     if "failed" in verdicts:
         return EXIT_GATE_FAILED
     return EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
@@ -179,7 +169,6 @@ def gate_status(verdicts: set[str]) -> int:
 def judged(
     folder: Path, fail_if: Sequence[str], include: Sequence[str], form: str = ""
 ) -> tuple[str, int]:
-    """Return the verdicts of gates with bounds on one run, and their exit status."""
     (run,) = load_runs([folder], include)
     gates = [parse_gate(text) for text in fail_if]
     check_bounds(gates)
@@ -189,7 +178,7 @@ def judged(
 
 
 def check_gates(folder: Path | None, fail_if: Sequence[str]) -> None:
-    """Check gates and the run they will compare with, if any, before there is another run."""
+    """Check gates, and the run they will compare with, before there is another run."""
     gates = [parse_gate(text) for text in fail_if]
     if folder is None:
         check_bounds(gates)
@@ -201,7 +190,6 @@ def check_gates(folder: Path | None, fail_if: Sequence[str]) -> None:
 def save_baseline(
     folder: Path, out: Path, responses: Sequence[str] = (), include: Sequence[str] = ()
 ) -> None:
-    """Write the figures of a run, with further responses, to a small file."""
     (run,) = load_runs([folder], include)
     text = json.dumps(baseline_of(run, [*responses_of(run), *responses]), indent=1)
     out.write_text(f"{text}\n")
@@ -218,13 +206,8 @@ def _stored_runs(runs: Path, bundles: Path | None) -> Iterator[Sequence[Run]]:
 
 
 def scorecard(
-    runs: Path,
-    bundles: Path | None,
-    experiment: str | None,
-    form: str,
-    others: Sequence[Path] = (),
+    runs: Path, bundles: Path | None, experiment: str | None, form: str, others: Sequence[Path] = ()
 ) -> str:
-    """Return the published figures with the results of stored runs, and of others' bundles."""
     require_tested(read_rows(TOP / "experiments"), experiment)
     deviations = read_deviations(bundles) if bundles else ()
     report_of: Callable[[HostedScorecard], Report] = (
@@ -236,16 +219,14 @@ def scorecard(
 
 
 def answers(runs: Path, bundles: Path | None, form: str) -> str:
-    """Return the findings of stored runs on the articles' open questions."""
     report_of = partial(answers_report, with_unproven=form != "markdown")
     with _stored_runs(runs, bundles) as stored:
-        by_id = {str(run.plan["run_id"]): run for run in chosen_runs(stored)}
+        by_id = {run.run_id: run for run in chosen_runs(stored)}
         found = open_questions(TOP / "experiments", by_id)
         return Formats(answers_json, report_of).text(found, form)
 
 
 def fidelity(folder: Path, form: str) -> str:
-    """Return the fidelity of simulated volumes, from a folder of checks and bundles."""
     with bundled_runs(folder) as own, bundled_runs(TOP / "docs/runs") as others:
         page = fidelity_page(read_checks(folder), [*others, *own])
         return Formats[Report](asdict, lambda report: report).text(page, form)

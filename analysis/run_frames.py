@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +15,11 @@ import pandas as pd
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.ratios import hosted_scorecard
-from analysis.articles.sides import sides_of, summarise_sides
-from analysis.cells import claim_trials, median_columns, median_row, treatments
+from analysis.articles.sides import included_ratio
+from analysis.cells import median_table
 from analysis.data import frames
-from analysis.data.load import bundled_runs, include_by_name, load_run
+from analysis.data.load import bundled_runs, include_by_name, load_run, opened
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
 from pagecage.checkout import RUNS, TOP
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows
@@ -40,17 +38,14 @@ def find_run(source: str | Path, bundles: Path | None = None) -> Path:
     """
     if Path(source).exists():
         return Path(source)
-    made_here = [] if bundles else [RUNS / str(source), RUNS / f"latest-{source}"]
-    folder = bundles or STORED
+    folder, made_here = bundles or STORED, [RUNS / str(source), RUNS / f"latest-{source}"]
     name = re.compile(rf"\d{{8}}T\d{{6}}Z-{re.escape(str(source))}-[^-]+{re.escape(SUFFIX)}")
     newest = sorted(folder.glob(f"*{SUFFIX}"), reverse=True)
-    found = [
-        *(path for path in (*made_here, folder / f"{source}{SUFFIX}") if path.exists()),
-        *(path for path in newest if name.fullmatch(path.name)),
-    ]
-    if not found:
-        raise PagecageError(f"there is no run '{source}'", "name a run's folder or its bundle")
-    return found[0]
+    of_experiment = (path for path in newest if name.fullmatch(path.name))
+    for path in (*([] if bundles else made_here), folder / f"{source}{SUFFIX}", *of_experiment):
+        if path.exists():
+            return path
+    raise PagecageError(f"there is no run '{source}'", "name a run's folder or its bundle")
 
 
 class RunFrames:
@@ -59,43 +54,36 @@ class RunFrames:
     def __init__(
         self, source: str | Path, include: Sequence[str] = (), bundles: Path | None = None
     ) -> None:
-        """Load a run; `include` names excluded trials, or verdicts, to include.
+        """Load a run; `source` and `bundles` are as for `find_run`.
 
-        `source` and `bundles` are as for `find_run`. A bundle is unpacked into a temporary folder,
-        which is removed with this object. Raises PagecageError if there is no such run, if it has
-        no record, and for a name that selects no excluded trial.
+        A bundle is unpacked into a temporary folder, which is removed with this object. Raises
+        PagecageError if there is no such run, if it has no record, and for a name in `include` that
+        selects no excluded trial.
         """
-        path = find_run(source, bundles)
-        if path.is_file():
-            scratch = tempfile.mkdtemp(prefix="pagecage-bundle-")
-            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-            bundle, path = path, Path(scratch) / path.name.removesuffix(SUFFIX)
-            unpack(bundle, path)
+        stack = ExitStack()
+        weakref.finalize(self, stack.close)
+        path = stack.enter_context(opened(find_run(source, bundles)))
         self.run = include_by_name(load_run(path), include)
 
     @property
     def question(self) -> str:
-        """The question of the experiment."""
         return str(self.run.definition["question"])
 
     @property
     def response(self) -> str:
-        """The name of the experiment's main response."""
         return self.run.response
 
     @property
     def factors(self) -> Mapping[str, list[str]]:
-        """Levels by factor, in the order of the tables."""
         return self.run.factors
 
     @property
     def about(self) -> pd.DataFrame:
-        """The run's id, size, machine and numbers of trials."""
         run, facts = self.run, next(iter(self.run.facts), {})
         rows = {
-            "run": run.plan["run_id"],
-            "experiment": run.plan["experiment"],
-            "size": run.plan["size"],
+            "run": run.run_id,
+            "experiment": run.experiment,
+            "size": run.size,
             "kernel": facts.get("kernel", ""),
             "processor": facts.get("cpu_model", ""),
             "emulated": run.is_emulated,
@@ -106,7 +94,6 @@ class RunFrames:
 
     @cached_property
     def trial_df(self) -> pd.DataFrame:
-        """One row per trial."""
         return frames.trial_frame(self.run)
 
     @cached_property
@@ -143,9 +130,8 @@ class RunFrames:
         Figures are in the response's own unit, NaN without one; `n` trials are included. The levels
         are ordered categories, so that a pivot keeps their order.
         """
-        name = response or self.response
-        rows = [median_row(self.run, treatment, name) for treatment in treatments(self.run)]
-        frame = pd.DataFrame(rows, columns=median_columns(self.run))
+        columns, rows = median_table(self.run, response or self.response)
+        frame = pd.DataFrame(rows, columns=columns)
         return self._with_ordered_levels(frame.astype(dict.fromkeys(_FIGURES, float)))
 
     def ratios(
@@ -160,14 +146,9 @@ class RunFrames:
         others = {name: levels for name, levels in self.factors.items() if name not in fixed}
         rows = []
         for levels in itertools.product(*others.values()):
-            common = dict(zip(others, levels, strict=True))
-            table = {
-                "response": response or self.response,
-                "where": {**common, **over},
-                "over": {**common, **under},
-            }
-            sides = [claim_trials(side, table) for side in sides_of(self.run, table)]
-            if found := summarise_sides(self.run, table, sides):
+            common, name = dict(zip(others, levels, strict=True)), response or self.response
+            sides = {**common, **over}, {**common, **under}
+            if found := included_ratio(self.run, name, *sides):
                 rows.append([*levels, found.middle, found.low, found.high, found.kind, found.n])
         columns = [*others, "ratio", "low", "high", "kind", "n"]
         return self._with_ordered_levels(pd.DataFrame(rows, columns=columns))
@@ -182,10 +163,7 @@ _FIGURES = ("median", "low", "high")
 
 
 def bundles_of(folder: Path, experiments: Collection[str]) -> list[Path]:
-    """Return the bundles in a folder, without the ones named after another experiment.
-
-    Raises PagecageError if it is not a folder.
-    """
+    """Return the bundles in a folder, without those named after another experiment."""
     if not folder.is_dir():
         raise PagecageError(f"{folder} is not a folder", "name a folder of bundles")
     names = "|".join(map(re.escape, experiments))

@@ -17,34 +17,9 @@ from typing import Any
 
 import nbformat
 
+from analysis.articles import pages, ratios, scorecard, tables
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import open_questions
-from analysis.articles.pages import (
-    answers_report,
-    article_table,
-    causes_and_needs,
-    coverage,
-    host_table,
-)
-from analysis.articles.ratios import (
-    HostedScorecard,
-    hosted_scorecard,
-    run_by_experiment,
-)
-from analysis.articles.scorecard import (
-    VERDICTS,
-    Deviation,
-    Scorecard,
-    ScoredClaim,
-    count_verdicts,
-)
-from analysis.articles.tables import (
-    MEANINGS,
-    Column,
-    columns,
-    contradiction_sentence,
-    verdict_words,
-)
 from analysis.data.load import Run, load_run
 from analysis.execution import article_notebooks, execute, execute_article, run_notebook
 from analysis.formatting import format_verdict
@@ -70,7 +45,6 @@ _REPORTS = "runs"
 
 
 def _scripts(site: Path, path: Path, page: str) -> Iterator[tuple[str, str]]:
-    """Yield each script element of a page with its text; empty for one that is not in the site."""
     for match in _SCRIPT.finditer(page):
         source, text = _SOURCE.search(match[1]), match[2]
         if source:
@@ -81,10 +55,7 @@ def _scripts(site: Path, path: Path, page: str) -> Iterator[tuple[str, str]]:
 
 
 def _protect(site: Path) -> None:
-    """Put the theme's scripts into every page, and a policy that allows these alone.
-
-    Raises ValueError for a page in which the policy has no place.
-    """
+    """Put the theme's scripts into every page, and a policy that allows these alone."""
     pages = [site / name for name in _THEME_PAGES]
     trusted = {text for path in pages for _, text in _scripts(site, path, path.read_text())}
     for path in sorted(site.rglob("*.html")):
@@ -148,24 +119,23 @@ def site_page(source: Path, title: str, downloads: str) -> Any:
     return notebook
 
 
-def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) -> str:
-    """Return the first page: a summary of the published figures, and a card per report."""
+def index(runs: Mapping[str, Run], card: scorecard.Scorecard, documents: Iterable[str]) -> str:
     cards = []
     for name, run in runs.items():
         strip = run_strip(run)
-        against = escape(contradiction_sentence(evaluate_claims(run)).partition(":")[0])
+        against = escape(tables.contradiction_sentence(evaluate_claims(run)).partition(":")[0])
         against = f'<span class="contradicts">{against}</span>' if against else ""
         bars = bars_html(strip.chart) if strip.chart else ""
         cards.append(
             f'<div class="card"><a href="reports/{name}.html"><strong>{escape(name)}</strong></a>'
             f"<span>{escape(run.definition['question'])}</span>"
             f"<b>{escape(strip.result)}</b>{bars}{against}"
-            f"<small>{escape(strip.trust)}, size {escape(run.plan['size'])}</small></div>"
+            f"<small>{escape(strip.trust)}, size {escape(run.size)}</small></div>"
         )
-    counts, newline = count_verdicts(card.rows), "\n"
+    counts, newline = scorecard.count_verdicts(card.rows), "\n"
     tally = " · ".join(
-        f'<b class="{verdict}">{counts[verdict]}</b> {verdict_words(verdict)}'
-        for verdict in VERDICTS
+        f'<b class="{verdict}">{counts[verdict]}</b> {tables.verdict_words(verdict)}'
+        for verdict in scorecard.VERDICTS
         if counts[verdict]
     )
     return f"""# Disk reads under a customer's limits
@@ -195,26 +165,6 @@ def _contents(caption: str, pages: Sequence[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
-def decisions(documents: Iterable[str]) -> str:
-    """Return the index of the decision records; `documents` are their names."""
-    head = (
-        "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
-        " rejected.\n"
-    )
-    return "\n".join([head, "```{toctree}", *documents, "```", ""])
-
-
-def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
-    """Return the line below a report's title, with its notebook and its files by their texts."""
-    links = " · ".join(
-        [
-            f'<a href="../notebooks/{name}.html">data frames</a>',
-            *(f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()),
-        ]
-    )
-    return f'<p class="source">Run {run.plan["run_id"]} · {links}</p>'
-
-
 _BELOW = {
     **dict.fromkeys(("host", "run"), "measured"),
     **dict.fromkeys(("reason", "rule changed"), "verdict"),
@@ -224,20 +174,22 @@ _BELOW = {
 
 
 def scorecard_page(
-    scored: HostedScorecard, reports: Collection[str], deviations: Sequence[Deviation] = ()
+    scored: ratios.HostedScorecard,
+    reports: Collection[str],
+    deviations: Sequence[scorecard.Deviation] = (),
 ) -> str:
     """Return the page as Markdown; `reports` are the experiments that have a report."""
     articles, hosts = (
         _raw_html(f'<div class="totals">{blocks_html((totals(scored),))}</div>')
-        for totals in (article_table, host_table)
+        for totals in (pages.article_table, pages.host_table)
     )
-    causes = blocks_html(causes_and_needs(scored.card, deviations))
+    causes = blocks_html(pages.causes_and_needs(scored.card, deviations))
     return f"""# Every published figure
 
 {scored.card.headline()}
 
 The experiments retrace five articles. Each row is one of their figures, with the measurement of the
-newest run. {coverage(scored).text}
+newest run. {pages.coverage(scored).text}
 
 ## By article
 
@@ -255,55 +207,41 @@ Click a heading to sort the table, or a button to filter it.
 {_raw_html(_row_table(scored, reports))}"""
 
 
-def _row_table(scored: HostedScorecard, reports: Collection[str]) -> str:
-    every = columns(scored)
-    shown = [column for column in every if column.heading not in _BELOW]
-    heads = "".join(f"<th>{column.heading}</th>" for column in shown)
+def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
+    counts, columns = scorecard.count_verdicts(scored.card.rows), tables.columns(scored)
+    chips = "".join(
+        f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
+        f' title="{escape(tables.MEANINGS.get(verdict, tables.verdict_words(verdict)))}">'
+        f'<b class="{verdict}">{format_verdict(verdict)}</b> {counts[verdict]}</button>'
+        for verdict in scorecard.VERDICTS
+        if counts[verdict]
+    )
+    heads = "".join(f"<th>{one.heading}</th>" for one in columns if one.heading not in _BELOW)
     rows = []
     for row in scored.card.rows:
-        cells = "".join(f"<td>{_cell(column, row, every, reports)}</td>" for column in shown)
-        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{cells}</tr>')
+        texts = {column.heading: column.text(row) for column in columns}
+        cells = {name: escape(text) for name, text in texts.items() if name not in _BELOW}
+        if row.experiment in reports:
+            name = cells["experiment"]
+            cells["experiment"] = f'<a href="reports/{name}.html">{name}</a>'
+        cells["verdict"] = f'<b class="{row.verdict}">{tables.verdict_words(row.verdict)}</b>'
+        for name, note in texts.items():
+            if name in _BELOW and note != "–":
+                note = f"rule changed {note}" if name == "rule changed" else note
+                cells[_BELOW[name]] += f"<small>{escape(note)}</small>"
+        line = "".join(f"<td>{cell}</td>" for cell in cells.values())
+        rows.append(f'<tr id="{escape(row.id)}" data-verdict="{row.verdict}">{line}</tr>')
     newline = "\n"
     return (
-        f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
+        f'<div class="chips" role="group" aria-label="Show only">{chips}</div>\n'
         '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{newline.join(rows)}\n</tbody></table></div>"
     )
 
 
-def _chips(scored: HostedScorecard) -> str:
-    counts = count_verdicts(scored.card.rows)
-    return "".join(
-        f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
-        f' title="{escape(MEANINGS.get(verdict, verdict_words(verdict)))}">'
-        f'<b class="{verdict}">{format_verdict(verdict)}</b> {counts[verdict]}</button>'
-        for verdict in VERDICTS
-        if counts[verdict]
-    )
-
-
-def _cell(
-    column: Column, row: ScoredClaim, every: Sequence[Column], reports: Collection[str]
-) -> str:
-    """Return a cell with the small lines below its text; a dash is left out."""
-    heading, text = column.heading, escape(column.text(row))
-    if heading == "experiment" and row.experiment in reports:
-        text = f'<a href="reports/{text}.html">{text}</a>'
-    elif heading == "verdict":
-        text = f'<b class="{row.verdict}">{verdict_words(row.verdict)}</b>'
-    for below in every:
-        note = below.text(row)
-        if _BELOW.get(below.heading) == heading and note != "–":
-            note = f"rule changed {note}" if below.heading == "rule changed" else note
-            text += f"<small>{escape(note)}</small>"
-    return text
-
-
 _FRAMES = "data-frames.ipynb"
 """The notebook of a run, next to its bundle."""
 _THEME = Path(__file__).resolve().parent / "theme"
-_BUILD_SECONDS = 900.0
-_OPTIONS = ("-q", "-W", "--keep-going", "-b", "html")
 
 
 def publish(
@@ -311,14 +249,13 @@ def publish(
     read_stored: AbstractContextManager[Sequence[Run]],
     named: Sequence[Path],
     out: Path,
-    deviations: Sequence[Deviation] = (),
+    deviations: Sequence[scorecard.Deviation] = (),
 ) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    The stored runs are read after `named` and `out` were found good. Each run is redacted first.
-    `deviations` are causes of figures that do not hold on the stored runs. An existing site is
-    replaced at the end. Raises PagecageError if there is no run to show, if `out` holds something
-    other than a site, or if Sphinx fails.
+    The stored runs are read after `named` and `out` were found good. `deviations` are causes of
+    figures that do not hold on the stored runs. Raises PagecageError if there is no run to show, if
+    `out` holds something other than a site, or if Sphinx fails.
     """
     hint = "name another folder with --out"
     _require_replaceable(out, hint)
@@ -331,13 +268,13 @@ def publish(
         except OSError as error:
             raise PagecageError(f"{out} cannot be written: {error.strerror}", hint) from None
         stored = stack.enter_context(read_stored)
-        runs = _in_order(chosen or run_by_experiment(stored))
-        given = {_id(run): run for run in (*stored, *runs.values())}
+        runs = _in_order(chosen or ratios.run_by_experiment(stored))
+        given = {run.run_id: run for run in (*stored, *runs.values())}
         (bundles := scratch / "bundles").mkdir()
         redacted = {id_: _redacted(run, bundles / id_) for id_, run in given.items()}
-        shown = {name: redacted[_id(run)] for name, run in runs.items()}
+        shown = {name: redacted[run.run_id] for name, run in runs.items()}
         source, made = scratch / "source", scratch / "made"
-        _lay_out(top, shown, [redacted[_id(run)] for run in stored], source, deviations)
+        _lay_out(top, shown, [redacted[run.run_id] for run in stored], source, deviations)
         _lay_out_notebooks(shown, bundles, source)
         _build(source, made)
         _protect(made)
@@ -356,8 +293,9 @@ def _require_replaceable(out: Path, hint: str) -> None:
 
 
 def _build(source: Path, made: Path) -> None:
-    argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
-    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
+    argv: list[str | Path] = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
+    argv += ["-b", "html", source, made]
+    done = run_process(argv, check=False, timeout_seconds=900.0, env=OWN_PYTHON)
     if not done.ok:
         first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
         message = f"the site could not be built: {first}"
@@ -365,16 +303,12 @@ def _build(source: Path, made: Path) -> None:
 
 
 def _by_experiment(named: Sequence[Path]) -> dict[str, Run]:
-    """Return runs by experiment.
-
-    Raises PagecageError if a folder is not a run, or if two runs are of one experiment, because a
-    site has one page for each.
-    """
+    """Return runs by experiment. Raises PagecageError if two runs are of one experiment."""
     found: dict[str, Run] = {}
     for run in map(load_run, named):
-        name = run.plan["experiment"]
+        name = run.experiment
         if name in found:
-            ids = f"{found[name].plan['run_id']} and {run.plan['run_id']}"
+            ids = f"{found[name].run_id} and {run.run_id}"
             message = f"{ids} are both runs of {name}, which has one page"
             raise PagecageError(message, "name one of them")
         found[name] = run
@@ -385,11 +319,7 @@ def _in_order(runs: Mapping[str, Run]) -> dict[str, Run]:
     """Sort runs by name; runs at smoke size, which show little, come last."""
     if not runs:
         raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
-    return dict(sorted(runs.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
-
-
-def _id(run: Run) -> str:
-    return str(run.plan["run_id"])
+    return dict(sorted(runs.items(), key=lambda item: (item[1].size == "smoke", item[0])))
 
 
 def _redacted(run: Run, folder: Path) -> Run:
@@ -405,7 +335,7 @@ def _lay_out(
     runs: Mapping[str, Run],
     stored: Sequence[Run],
     source: Path,
-    deviations: Sequence[Deviation],
+    deviations: Sequence[scorecard.Deviation],
 ) -> None:
     """Write the folder that Sphinx reads, with a page for each of `runs`."""
     for name in ("_static", "_extra", "reports", "notebooks", "docs"):
@@ -418,16 +348,19 @@ def _lay_out(
         given = source / "_extra" / "runs" / name
         given.mkdir(parents=True)
         render(run.path)
-        bundle = f"{_id(run)}{SUFFIX}"
+        bundle = f"{run.run_id}{SUFFIX}"
         for file in (PAGE, NAME):
             shutil.copy(run.path / file, given)
         shutil.copy(run.path.with_name(bundle), given)
         files = {"one page": PAGE, "notebook": NAME, "bundle: raw records and traces": bundle}
-        page = site_page(run.path / NAME, name, downloads(run, name, files))
+        links = [f'<a href="../notebooks/{name}.html">data frames</a>']
+        links += [f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()]
+        below = f'<p class="source">Run {run.run_id} · {" · ".join(links)}</p>'
+        page = site_page(run.path / NAME, name, below)
         nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     documents, experiments = _lay_out_documents(top, source), top / "experiments"
-    scored = hosted_scorecard(experiments, stored)
-    answers = to_markdown(answers_report(open_questions(experiments, scored.runs)))
+    scored = ratios.hosted_scorecard(experiments, stored)
+    answers = to_markdown(pages.answers_report(open_questions(experiments, scored.runs)))
     (source / "index.md").write_text(index(runs, scored.card, documents))
     (source / "scorecard.md").write_text(scorecard_page(scored, runs, deviations))
     (source / "answers.md").write_text(answers)
@@ -437,11 +370,11 @@ def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> 
     """Execute a notebook for each run, next to its bundle, and the notebooks of the articles."""
     for name, run in runs.items():
         given = source / "_extra" / "runs" / name
-        bundle = f"{_id(run)}{SUFFIX}"
+        bundle = f"{run.run_id}{SUFFIX}"
         made = execute(run_notebook(run.plan), given, f"{name}: data frames", source=bundle)
         nbformat.write(made, given / _FRAMES)  # type: ignore[no-untyped-call]
         links = (
-            f'<p class="source">Run {_id(run)} · <a href="../reports/{name}.html">report</a>'
+            f'<p class="source">Run {run.run_id} · <a href="../reports/{name}.html">report</a>'
             f' · <a href="../runs/{name}/{_FRAMES}">this notebook</a>'
             f' · <a href="../runs/{name}/{bundle}">its bundle</a></p>'
         )
@@ -460,19 +393,19 @@ _GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.m
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
     """Copy the project's documents; return the names of those for the table of contents."""
-    found = {
-        path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
-    }
-    kept = {
-        name: path
-        for name, path in found.items()
-        if path.name != "README.md" and name not in _GENERATED
-    }
+    paths = [path for path in (top / "docs").rglob("*.md") if path.name != "README.md"]
+    found = {path.relative_to(top).as_posix(): path for path in sorted(paths)}
+    kept = {name: path for name, path in found.items() if name not in _GENERATED}
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
-    (source / "docs/decisions/index.md").write_text(decisions(records))
+    head = (
+        "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
+        " rejected.\n"
+    )
+    text = "\n".join([head, "```{toctree}", *records, "```", ""])
+    (source / "docs/decisions/index.md").write_text(text)
     return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
 
 
@@ -483,9 +416,8 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
     """Replace links to files that are not pages of the site by their text.
 
-    Links to documents that the site generates itself lead to its own pages.
-
-    `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
+    Links to documents that the site generates itself lead to its own pages. `page` is the
+    document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
     """
 
     def replacement(match: re.Match[str]) -> str:

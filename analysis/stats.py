@@ -7,7 +7,7 @@ import math
 import operator
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 
 def ratio_of_samples(over: Sequence[float], under: Sequence[float]) -> MedianSummary:
-    """Return the ratio of two independent samples, by the test of Mann and Whitney.
+    """Return the ratio of two samples with the interval of Mann and Whitney's test.
 
     The middle is the median of the ratios of all pairs (Hodges and Lehmann).
     """
@@ -40,7 +40,7 @@ def ratio_of_samples(over: Sequence[float], under: Sequence[float]) -> MedianSum
 def ratio_of_pairs(ratios: Sequence[float]) -> MedianSummary:
     """Return the ratio of which each block gives one, by the signed-rank test of Wilcoxon.
 
-    The middle is the median of the geometric means of every two of them, each one's own included.
+    The middle is the median of the geometric means of every two, each one's own included.
     """
     pairs = itertools.combinations_with_replacement(_thinned(ratios), 2)
     means, n = sorted(_between(*pair) for pair in pairs), len(ratios)
@@ -50,8 +50,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> MedianSummary:
 
 def _interval(n: int, ordered: Sequence[float], share: float, confidence: float) -> MedianSummary:
     left_out, half = round(share * len(ordered)), (len(ordered) - 1) // 2
-    middle = _between(ordered[half], ordered[len(ordered) // 2])
-    kind = f"{100 * confidence:.0f} %"
+    middle, kind = _between(ordered[half], ordered[len(ordered) // 2]), f"{100 * confidence:.0f} %"
     return MedianSummary(n, middle, ordered[left_out], ordered[-1 - left_out], kind)
 
 
@@ -145,10 +144,7 @@ class MedianSummary:
 
 
 def summarise(values: Sequence[float]) -> MedianSummary:
-    """Return the median with its exact 95 % interval, or with the range below six values.
-
-    Raises ValueError if there are no values.
-    """
+    """Return the median with its exact 95 % interval, or with the range below six values."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")
@@ -157,6 +153,12 @@ def summarise(values: Sequence[float]) -> MedianSummary:
         return MedianSummary(n, middle, ordered[0], ordered[-1], RANGE)
     k = ranks_left_out(n)
     return MedianSummary(n, middle, ordered[k], ordered[-1 - k], "95 %")
+
+
+def median_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are known; None without any."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> MedianSummary:
@@ -268,7 +270,7 @@ estimated here, from few points, so that more is needed to keep false alarms rar
 
 
 def change_points(values: Sequence[float]) -> list[int]:
-    """Return the indices at which a new level begins, ascending; none for short series.
+    """Return the indices at which a new level begins.
 
     Levels are compared by their ratio. A series with a value that is not positive is compared by
     differences, in units of its largest value.
@@ -280,8 +282,7 @@ def change_points(values: Sequence[float]) -> list[int]:
 
 def _by_noise(values: Sequence[float]) -> list[float]:
     """Return the values as multiples of their noise around a level that changes rarely."""
-    largest = max(map(abs, values)) or 1.0
-    is_positive = min(values) > 0
+    largest, is_positive = max(map(abs, values)) or 1.0, min(values) > 0
     scaled = [math.log(value) if is_positive else value / largest for value in values]
     steps = [after - before for before, after in itertools.pairwise(scaled)]
     middle = statistics.median(steps)
@@ -341,10 +342,6 @@ class Gate:
     bound: float | None = None
     unit: str = ""
 
-    def require_unit(self) -> None:
-        """Raise PagecageError if the unit of the bound does not measure the response."""
-        assert self.threshold >= 0
-
     @property
     def threshold(self) -> float:
         """The ratio, or for a bound the figure in the response's unit, from which the gate fails.
@@ -367,7 +364,7 @@ class Gate:
 
 
 def parse_gate(text: str) -> Gate:
-    """Parse a gate `name op +N%` or `name op N`. Raises PagecageError for any other text."""
+    """Parse a gate `name op +N%` or `name op N`."""
     match = _GATE.fullmatch(text)
     if not match:
         raise PagecageError(
@@ -388,11 +385,10 @@ def parse_gate(text: str) -> Gate:
 def evaluate_gate(
     gate: Gate, ratio: MedianSummary | None, noise_share: float = 0.0
 ) -> tuple[str, str]:
-    """Return `failed`, `passed` or `undecided`, and the reason.
+    """Return `failed`, `passed` or `undecided`, and the reason; `ratio` is a bound's figure.
 
-    `ratio` is the figure itself for a gate with a bound. A gate is decided if the whole interval
-    lies on one side of its threshold. It does not fail for a change within `noise_share`, by which
-    identical trials differ.
+    A gate is decided if the whole interval lies on one side of its threshold. It does not fail for
+    a change within `noise_share`, by which identical trials differ.
     """
     if ratio is None:
         return "undecided", "there is no ratio" if gate.bound is None else "there is no figure"

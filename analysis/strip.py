@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from analysis.articles.findings import Finding, evaluate_findings
-from analysis.cells import MARK, TreatmentCell, causes, main_cells, make_cell, treatments
-from analysis.data.load import Run, Treatment, included_by_name
+from analysis.cells import (
+    MARK,
+    BindingCause,
+    TreatmentCell,
+    causes,
+    main_cells,
+    make_cell,
+    treatments,
+)
+from analysis.data.load import Claim, Run, Treatment, included_by_name
 from analysis.formatting import format_interval, format_quantity, response_title, treatment_label
 from analysis.memory import memory_run
 from analysis.stats import MedianSummary
@@ -24,65 +33,63 @@ MOST_BARS = 8
 _MOST_CAUSES = 2
 
 
-def run_strip(run: Run) -> Strip:
-    """Return the strip of a run of any kind."""
-    cells = main_cells(run)
+def run_strip(run: Run, limits: Sequence[BindingCause] | None = None) -> Strip:
+    """Return the strip of a run of any kind; `limits` are its causes, if they are known."""
+    cells, sides = main_cells(run), list[Treatment]()
     if search := memory_run(run):
-        steps = [one for one in search.steps if one.seconds is not None]
-        times = BarChart(
+        text, is_proven = search.sentences[0], search.answer is not None
+        steps = [(one.limit_bytes, one.seconds) for one in search.steps if one.seconds is not None]
+        chart: BarChart | None = BarChart(
             "time by MemoryMax",
-            tuple(format_bytes(one.limit_bytes) if one.limit_bytes else "all" for one in steps),
-            tuple(one.seconds or 0.0 for one in steps),
-            tuple(format_seconds(one.seconds or 0.0) for one in steps),
+            tuple(format_bytes(limit) if limit else "all" for limit, _ in steps),
+            tuple(seconds for _, seconds in steps),
+            tuple(format_seconds(seconds) for _, seconds in steps),
         )
-        is_answered = search.answer is not None
-        return _strip(run, cells, search.sentences[0], (), times, is_proven=is_answered)
-    if sweep := sweep_of(run):
-        counted = any(point.is_counted and point.measured for point in sweep.points)
-        return _strip(run, cells, _sweep_text(sweep), (), _sweep_chart(sweep), is_proven=counted)
-    tables = headline_tables(run)
-    sides = [side for one in tables for side in (one["where"], one.get("over")) if side is not None]
-    chart = _chart(run, cells, sides)
-    found = [one for one in _evaluated(run, tables) if one[1].value is not None]
-    proven = [one for one in found if one[1].is_proven]
-    if not found:
-        has_figure = any(cell.summary and not cell.is_all_excluded for cell in cells)
-        return _strip(run, cells, _extremes(run, cells), sides, chart, is_proven=has_figure)
-    text = "; ".join(_said(table, finding) for table, finding in proven or found)
-    return _strip(run, cells, text[:1].upper() + text[1:], sides, chart, is_proven=bool(proven))
+    elif sweep := sweep_of(run):
+        text, chart = _sweep(sweep)
+        is_proven = any(point.is_counted and point.measured for point in sweep.points)
+    else:
+        tables = headline_tables(run)
+        sides = [s for one in tables for s in (one["where"], one.get("over")) if s is not None]
+        chart = _chart(run, cells, sides)
+        asked = {**run.definition, "findings": tables}
+        findings = evaluate_findings(replace(run, plan={**run.plan, "definition": asked}))
+        found = [one for one in zip(tables, findings, strict=True) if one[1].value is not None]
+        proven = [one for one in found if one[1].is_proven]
+        text, is_proven = "; ".join(_said(*one) for one in proven or found), bool(proven)
+        text = text[:1].upper() + text[1:]
+        if not found:
+            text = _extremes(run, cells)
+            is_proven = any(cell.summary and not cell.is_all_excluded for cell in cells)
+    limit = _limit(causes(run) if limits is None else limits, sides)
+    return Strip(text.rstrip("."), limit, _trust(run, cells), chart, is_proven)
 
 
 def headline_tables(run: Run) -> list[dict[str, Any]]:
     """Return the parts of the run's headline, as tables with the keys of findings.
 
-    They are those of its definition; of a replay those of its cage and its control; else the
-    first finding that compares. A run from before the key gets those of the present definition.
+    They are those of its definition; of a replay those of its cage and its control; else the first
+    finding that compares. A run from before the key gets those of the present definition.
     """
-    definition = run.definition
+    definition, planned = run.definition, list(treatments(run))
     if run.plan.get("replay") is not None:
         return list(_replay_tables(run))
     found = definition.get("headline")
     if found is None:
-        found = _present_headline(str(run.plan["experiment"]))
-    found = [{"where": {}, **table} for table in found if _is_about(run, table)]
+        path = TOP / "experiments" / f"{run.experiment}.toml"
+        with suppress(*UNREADABLE):
+            found = tomllib.loads(path.read_text(encoding="utf-8")).get("headline")
+
+    def has_treatments(side: Treatment) -> bool:
+        return any(side.items() <= one.items() for one in planned)
+
+    found = [
+        {"where": {}, **table}
+        for table in (found if isinstance(found, list) else ())
+        if has_treatments(table.get("where") or {}) and has_treatments(table.get("over") or {})
+    ]
     findings = [{"where": {}, **one} for one in definition.get("findings") or ()]
     return found or [one for one in findings if one.get("over")][:1] or findings[:1]
-
-
-def _present_headline(name: str) -> Sequence[Mapping[str, Any]]:
-    try:  # the name is an identifier
-        text = (TOP / "experiments" / f"{name}.toml").read_text(encoding="utf-8")
-        tables = tomllib.loads(text).get("headline")
-    except UNREADABLE:
-        return ()
-    return tables if isinstance(tables, list) else ()
-
-
-def _is_about(run: Run, table: Mapping[str, Any]) -> bool:
-    """Return whether the run has the treatments of both sides."""
-    sides = (table.get("where") or {}, table.get("over") or {})
-    planned = list(treatments(run))
-    return all(any(side.items() <= one.items() for one in planned) for side in sides)
 
 
 def _replay_tables(run: Run) -> Iterator[dict[str, Any]]:
@@ -98,13 +105,7 @@ def _replay_tables(run: Run) -> Iterator[dict[str, Any]]:
         yield {"says": says, "response": response, "where": where, "over": {"cage": UNCAGED}}
 
 
-def _evaluated(run: Run, tables: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], Finding]]:
-    asked = {**run.definition, "findings": tables}
-    found = evaluate_findings(replace(run, plan={**run.plan, "definition": asked}))
-    return list(zip(tables, found, strict=True))
-
-
-def _said(table: Mapping[str, Any], finding: Finding) -> str:
+def _said(table: Claim, finding: Finding) -> str:
     """Return the sentence with its figure and interval; the strip states `n` once."""
     text = finding.value or ""
     if finding.middle is not None and finding.low is not None and finding.high is not None:
@@ -121,20 +122,25 @@ def _said(table: Mapping[str, Any], finding: Finding) -> str:
 
 def _extremes(run: Run, cells: Sequence[TreatmentCell]) -> str:
     """Return the least and the greatest figure, of a run whose definition names no headline."""
-    known = [(cell.summary.middle, cell) for cell in cells if cell.summary]
+    known = [cell for cell in cells if cell.summary]
     if not known:
         return "No trial has a figure"
-    title = response_title(run.response)
-    (low, least), (high, most) = min(known, key=_first), max(known, key=_first)
+
+    def middle(cell: TreatmentCell) -> float:
+        return cell.summary.middle if cell.summary else 0.0
+
+    def with_interval(cell: TreatmentCell) -> str:
+        interval = format_interval(cell.response, cell.summary)[1] if cell.summary else ""
+        return f"{_plain(cell)} ({interval})" if interval else _plain(cell)
+
+    least, most, name = min(known, key=middle), max(known, key=middle), response_title(run.response)
+    title = f"{name[:1].upper()}{name[1:]}: {with_interval(least)}"
     if len(known) == 1:
-        return f"{title[:1].upper()}{title[1:]}: {_with_interval(least)}"
-    ends = f"{_with_interval(least)} ({label_of(run, least)}) to {_with_interval(most)}"
-    times = f", {format_quantity('amplification', high / low)}" if low > 0 else ""
-    return f"{title[:1].upper()}{title[1:]}: {ends} ({label_of(run, most)}){times}"
-
-
-def _first(pair: tuple[float, TreatmentCell]) -> float:
-    return pair[0]
+        return title
+    ratio = middle(most) / middle(least) if middle(least) > 0 else None
+    times = f", {format_quantity('amplification', ratio)}" if ratio is not None else ""
+    ends = f"({_label(run, least)}) to {with_interval(most)} ({_label(run, most)})"
+    return f"{title} {ends}{times}"
 
 
 def _plain(cell: TreatmentCell) -> str:
@@ -142,33 +148,12 @@ def _plain(cell: TreatmentCell) -> str:
     return cell.text.replace(f" {MARK}", "")
 
 
-def _with_interval(cell: TreatmentCell) -> str:
-    text = _plain(cell)
-    interval = format_interval(cell.response, cell.summary)[1] if cell.summary else ""
-    return f"{text} ({interval})" if interval else text
-
-
-def label_of(run: Run, cell: TreatmentCell) -> str:
-    """Return a treatment without the factors that do not vary."""
+def _label(run: Run, cell: TreatmentCell) -> str:
     constant = run.layout.constant
     return treatment_label({k: v for k, v in cell.treatment.items() if k not in constant})
 
 
-def _strip(
-    run: Run,
-    cells: Sequence[TreatmentCell],
-    result: str,
-    sides: Sequence[Treatment],
-    chart: BarChart | None,
-    *,
-    is_proven: bool = True,
-) -> Strip:
-    return Strip(result.rstrip("."), _limit(run, sides), _trust(run, cells), chart, is_proven)
-
-
-def _limit(run: Run, sides: Sequence[Treatment]) -> str:
-    """Return the binding limits of the headline's first treatment, or else of all treatments."""
-    found = causes(run)
+def _limit(found: Sequence[BindingCause], sides: Sequence[Treatment]) -> str:
     about = [
         replace(one, diagnoses=named)
         for one in found
@@ -183,7 +168,6 @@ def _limit(run: Run, sides: Sequence[Treatment]) -> str:
 
 
 def _trust(run: Run, cells: Sequence[TreatmentCell]) -> str:
-    """Return how many trials count, how often each treatment was measured, and on which CPU."""
     included = [trial for trial in run.trials if trial.is_included]
     counts = sorted({cell.summary.n for cell in cells if cell.summary and not cell.is_all_excluded})
     parts = [f"{len(included)} of {len(run.plan['trials'])} trials"]
@@ -214,25 +198,21 @@ def _chart(run: Run, cells: Sequence[TreatmentCell], sides: Sequence[Treatment])
         return None
     return BarChart(
         response_title(run.response),
-        tuple(label_of(run, cell) for cell in chosen),
+        tuple(_label(run, cell) for cell in chosen),
         tuple(cell.summary.middle for cell in chosen if cell.summary),
         tuple(map(_plain, chosen)),
     )
 
 
-def _sweep_text(sweep: Sweep) -> str:
-    """Return the knee, and the figures at both ends of the sweep."""
+def _sweep(sweep: Sweep) -> tuple[str, BarChart]:
+    """Return the knee with the figures at both ends of the sweep, and bars of all figures."""
     known = [(one.name, one.measured) for one in sweep.points if one.measured is not None]
-    ends = [f"{sweep.format(value)} at {name}" for name, value in (known[:1] + known[-1:])]
-    return "; ".join([sweep_sentences(sweep)[0].rstrip("."), ", ".join(ends)])
-
-
-def _sweep_chart(sweep: Sweep) -> BarChart:
-    points = [one for one in sweep.points if one.measured is not None]
+    ends = ", ".join(f"{sweep.format(value)} at {name}" for name, value in known[:1] + known[-1:])
     title = response_title(sweep.response) if sweep.response else "time"
-    return BarChart(
+    chart = BarChart(
         f"{title} by {sweep.property}",
-        tuple(one.name for one in points),
-        tuple(one.measured or 0.0 for one in points),
-        tuple(sweep.format(one.measured or 0.0) for one in points),
+        tuple(name for name, _ in known),
+        tuple(value for _, value in known),
+        tuple(sweep.format(value) for _, value in known),
     )
+    return "; ".join([sweep_sentences(sweep)[0].rstrip("."), ends]), chart

@@ -61,12 +61,10 @@ class Sweep:
     response: str | None = None
 
     def format(self, value: float) -> str:
-        """Format a figure with its unit."""
         return format_quantity(self.response, value) if self.response else format_seconds(value)
 
 
 def sweep_of(run: Run) -> Sweep | None:
-    """Return the sweep of a run; None if the run is not a sweep."""
     varied = run.plan.get("sweep")
     if not varied:
         return None
@@ -140,7 +138,6 @@ def _metric(run: Run) -> str | None:
 
 
 def is_metric_rate(run: Run, response: str) -> bool:
-    """Return whether more of a service's figure is better."""
     found = run.metrics.get(response)
     if isinstance(found, Mapping):
         return is_better_if_higher(response, MetricPattern(**found))
@@ -148,10 +145,7 @@ def is_metric_rate(run: Run, response: str) -> bool:
 
 
 def _timed(run: Run, trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
-    """Return the trials with a figure, least first, and whether they are included ones.
-
-    Excluded trials are returned only if no included trial has a figure.
-    """
+    """Return the trials with a figure, least first, and whether they are included ones."""
     response = _metric(run)
     timed = []
     for trial in trials:
@@ -167,8 +161,8 @@ def _source(
 ) -> tuple[str, JudgedTrial] | None:
     """Return the level and trial on which predictions are based.
 
-    The cage's own value comes first, then the lowest value; among several trials the median one is
-    used. An excluded trial is used only if no other has a time.
+    The cage's own value comes first, then the lowest value; the median trial is used. An excluded
+    trial is used only if no other has a time.
     """
     levels = [varied["own"], *varied["values"]]
     found = [(level, *_timed(run, trials.get(level, []))) for level in levels]
@@ -179,13 +173,9 @@ def _source(
 
 
 def sweep_sentences(sweep: Sweep) -> list[str]:
-    """Describe the knee, and the prediction's error where a cap binds."""
     knee = sweep.knee
-    conclusion = (
-        f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}"
-        if knee.value
-        else knee.reason
-    )
+    found = f"The knee is at {sweep.property} {knee.value:,.0f}: " if knee.value else ""
+    conclusion = found + knee.reason
     lines = [f"{conclusion[:1].upper()}{conclusion[1:]}."]
     errors = [
         abs(p.error)
@@ -209,7 +199,6 @@ def sweep_sentences(sweep: Sweep) -> list[str]:
 def format_figure(
     sweep: Sweep, value: float | None, *, is_counted: bool = True, has_gap: bool = False
 ) -> str:
-    """Format a figure for a table: in brackets if excluded, marked if it lacks a proof."""
     text = "–" if value is None else sweep.format(value)
     if not is_counted and value is not None:
         return f"({text}) †"
@@ -217,7 +206,6 @@ def format_figure(
 
 
 def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
-    """Return the points as rows of a table."""
     rows = []
     for p in sweep.points:
         measured = format_figure(sweep, p.measured, is_counted=p.is_counted, has_gap=p.has_gap)

@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.cells import included_values, treatments, trials_of
 from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.stats import median_of_known
 from pagecage.errors import UNREADABLE, PagecageError
 from pagecage.model.cage import Cage, cage_from_json
 from pagecage.model.record import Record
@@ -35,7 +36,7 @@ class VolumeCheck:
 
 
 def read_checks(folder: Path) -> list[VolumeCheck]:
-    """Read all checks of a folder, by name. Raises PagecageError for a file that is none."""
+    """Read all checks of a folder, by name. Raises PagecageError for any other content."""
     checks = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
@@ -76,25 +77,27 @@ class VolumeSummary:
 
 
 def volume_summaries(run: Run) -> list[VolumeSummary]:
-    """Return the volumes of a run's treatments; empty if a cgroup enforces all limits."""
     found = []
     for treatment in treatments(run):
         trials = trials_of(run.trials, treatment)
-        disks = dict.fromkeys(name for trial in trials for name in trial.record.disks)
-        for disk in (None, *disks):
-            having = [trial for trial in trials if disk is None or disk in trial.record.disks]
-            records = [t.record if disk is None else on_disk(t.record, disk) for t in having]
-            pairs = list(zip(having, records, strict=True))
-            with_account = [(trial, record) for trial, record in pairs if volume_account(record)]
-            if with_account:
-                found.append(_summary(run, treatment, disk, with_account))
+        for disk in (None, *dict.fromkeys(name for t in trials for name in t.record.disks)):
+            pairs = [
+                (trial, record)
+                for trial in trials
+                if disk is None or disk in trial.record.disks
+                if volume_account(
+                    record := trial.record if disk is None else on_disk(trial.record, disk)
+                )
+            ]
+            if pairs:
+                found.append(_summary(run, treatment, disk, pairs))
     return found
 
 
 def _summary(
     run: Run, treatment: Treatment, disk: str | None, pairs: Sequence[tuple[JudgedTrial, Record]]
 ) -> VolumeSummary:
-    """Return the volume of a treatment; a pair is a trial and its record as seen from the disk."""
+    """Summarise trials with an account, each with its record as seen from the disk."""
     records = [record for _, record in pairs]
     accounts = [account for record in records if (account := volume_account(record))]
     dilation = records[0].cage.dilation or 1.0
@@ -106,25 +109,21 @@ def _summary(
             waited = [one.exceeded_seconds for one in account.limits if one.title == title]
             share = max(waited, default=0.0) / account.seconds if account.seconds else 0.0
             shares.setdefault(title, []).append(share)
-    latencies = [
-        [mean for record in records if (mean := mean_latency_us(record, direction)) is not None]
+    read, write = (
+        median_of_known(mean_latency_us(record, direction) for record in records)
         for direction in ("read", "write")
-    ]
+    )
     paths = [(record.cage.external or {}).get("path", {}) for record in records]
     return VolumeSummary(
         treatment,
         dilation,
         statistics.median(values) / dilation if values and is_time else None,
         {title: middle for title, of in shares.items() if (middle := statistics.median(of))},
-        (_median(latencies[0]), _median(latencies[1])),
+        (read, write),
         statistics.median(a.late_operations / max(a.operations, 1) for a in accounts),
         sum(trial.verdicts.witnesses.verdict == "disagree" for trial, _ in pairs),
         len(records),
         tuple(dict.fromkeys(path["kind"] for path in paths if path)),
-        _median([path["latency_us"] for path in paths if "latency_us" in path]),
+        median_of_known(path.get("latency_us") for path in paths),
         disk,
     )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None

@@ -65,7 +65,7 @@ ANALYSIS_ORDER = (
     "comparison volumes",
     "articles memory sweep",
     "figures exchange",
-    "alt_text strip",
+    "strip",
     "run_frames",
     "views",
     "execution",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from typing import Any
@@ -20,9 +20,9 @@ from analysis.articles.sides import (
     sides_of,
     summarise_sides,
 )
-from analysis.cells import claim_trials, is_extrapolated, is_planned, wrong_answer_reason
+from analysis.cells import claim_trials, is_extrapolated, wrong_answer_reason
 from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
-from analysis.data.load import JudgedTrial, Run, describe_dataset
+from analysis.data.load import Claim, JudgedTrial, Run, describe_dataset
 from analysis.formatting import depends_on_cpu_speed, unit_scale
 from analysis.stats import MedianSummary
 from pagecage.checkout import TOP
@@ -41,10 +41,7 @@ COLLECTOR_BY_PREFIX = {
 
 
 def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | None) -> str | None:
-    """Return the requirement of the figure that the host lacks; None if it lacks none.
-
-    A response of a collector needs that collector; its record states why the host has none.
-    """
+    """Return what the figure needs and the host lacks; None if it lacks nothing."""
     trials = [trial for side in sides for trial in side]
     missed = [m.reason for trial in trials for m in trial.record.missed_requirements]
     for trial in trials:
@@ -154,11 +151,8 @@ RATIO_RULES = ("ratio", "ordering")
 """Rules whose figure is always a ratio; bounds may be one as well."""
 
 
-def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    """Evaluate a measured figure, in the claim's unit, by the claim's rule.
-
-    It is decided if the whole interval is on one side of each bound.
-    """
+def evaluate_figure(claim: Claim, measured: MedianSummary) -> RuleResult:
+    """Evaluate a figure in the claim's unit; it is decided if its interval crosses no bound."""
     if claim["rule"] in ("ordering", "ordering_of_ratios"):
         return _ordering(claim, measured)
     low, high, reason = _bounds(claim, measured.middle)
@@ -174,7 +168,7 @@ def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleRe
 _SINGLE = "a single trial does not show its spread"
 
 
-def _bounds(claim: Mapping[str, Any], middle: float) -> tuple[float, float, str]:
+def _bounds(claim: Claim, middle: float) -> tuple[float, float, str]:
     """Return the least and the largest figure that hold, and where the measured one lies."""
     published, factor = claim["published"], float(claim["tolerance_factor"])
     match claim["rule"]:
@@ -196,7 +190,7 @@ def _bounds(claim: Mapping[str, Any], middle: float) -> tuple[float, float, str]
     return low, high, times or f"the {bound} bound is zero"
 
 
-def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
+def _ordering(claim: Claim, measured: MedianSummary) -> RuleResult:
     """Compare two sides; undecided unless their ranges are apart, or are within the factor."""
     what = "one ratio is" if claim["rule"] == "ordering_of_ratios" else "one is"
     reason, low, high = f"{what} {measured.middle:.2f} times the other", measured.low, measured.high
@@ -217,13 +211,12 @@ def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
 
 
 def evaluate_config(
-    claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float
+    claim: Claim, definition: Mapping[str, Any], scale: float
 ) -> tuple[Any, bool, str]:
     """Return the definition's own value, whether it equals the published one, and the reason.
 
     `key` is dotted, such as `sizes.full.files`. `scale` is the number of bytes in the claim's unit.
-    Sizes are compared in bytes. A list is compared with a number by its length, and with a word by
-    its elements.
+    A list is compared with a number by its length, and with a word by its elements.
     """
     value: Any = definition
     for part in claim["key"].split("."):
@@ -246,11 +239,11 @@ def evaluate_config(
 _COMMENTS = ("//", "/*", "*")
 
 
-def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleResult]:
-    """Return the number of code lines of a function, and whether it is about as published.
+def evaluate_source_lines(claim: Claim) -> tuple[float | None, RuleResult]:
+    """Return the number of a function's code lines, and whether it is about as published.
 
-    `key` is the path of a file, a colon, and the beginning of the function's first line. The
-    number is None if the file or the function is missing.
+    `key` is a path, a colon, and the beginning of the function's first line. The number is None if
+    the file or the function is missing.
     """
     path, _, beginning = claim["key"].partition(":")
     file, beginning = TOP / path, beginning.strip()
@@ -267,10 +260,8 @@ def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleR
     if not count:
         return None, (False, f"{path} has no function {beginning!r}")
     low, high, reason = _bounds({**claim, "rule": "absolute"}, count)
-    return float(count), (
-        low <= count <= high,
-        f"lines of {claim['key']} without comments; {reason}",
-    )
+    reason = f"lines of {claim['key']} without comments; {reason}"
+    return float(count), (low <= count <= high, reason)
 
 
 MOSTLY = 0.5
@@ -278,17 +269,15 @@ MOSTLY = 0.5
 Sides = Sequence[Sequence[JudgedTrial]]
 
 
-def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str | None:
+def incomparable_reason(run: Run, claim: Claim, sides: Sides) -> str | None:
     """Return why a figure cannot be compared with the published one; None if it can."""
     if several := different_hosts(sides):
         return several
-    is_full = run.plan["size"] == PUBLISHED_SIZE
+    is_full = run.size == PUBLISHED_SIZE
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
         given = run.definition
-        measured, published = (
-            describe_dataset(given, s) for s in (run.plan["size"], PUBLISHED_SIZE)
-        )
+        measured, published = (describe_dataset(given, s) for s in (run.size, PUBLISHED_SIZE))
         size = "" if is_full else f"published at {published}, measured at {measured}"
         where = "measured on emulated hardware" if emulated else ""
         return " and ".join(filter(None, (size, where)))
@@ -305,7 +294,6 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
 
 
 def different_hosts(sides: Sides) -> str | None:
-    """Return the reason if the trials of a figure ran on more than one host; None otherwise."""
     hosts = sorted({trial.record.host for side in sides for trial in side})
     return f"its trials ran on different hosts: {', '.join(hosts)}" if len(hosts) > 1 else None
 
@@ -314,21 +302,6 @@ def _waits_for_cpu(trial: JudgedTrial) -> bool:
     seconds, used = measured_seconds(trial.record), cpu_seconds(trial.record)
     busy = used / seconds if used is not None and seconds else 0.0
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY
-
-
-def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
-    kernel = next((str(facts["kernel"]) for facts in run.facts if facts.get("kernel")), None)
-    if kernel:
-        yield f"kernel {kernel}"
-    trials = [trial for side in sides for trial in side]
-    for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
-        yield f"disk {name}"
-    sizes = (run.plan["size"], PUBLISHED_SIZE)
-    own, published = (describe_dataset(run.definition, size) for size in sizes)
-    if own != published:
-        yield f"{own} instead of {published}"
-    if any(trial.record.emulated for trial in trials):
-        yield "emulated"
 
 
 DEFINITION_RULES = ("config", "source_lines")
@@ -340,8 +313,7 @@ and rates of a machine; and what the definition or the set-up fixes.
 _OF_ONE_FIGURE = ("absolute", "range", "at_most", "at_least")
 
 
-def kind_of(claim: Mapping[str, Any]) -> str:
-    """Return the kind of a claim's figure."""
+def kind_of(claim: Claim) -> str:
     if claim.get("counts_as"):
         return str(claim["counts_as"])
     if claim["rule"] in DEFINITION_RULES:
@@ -388,12 +360,10 @@ class ClaimResult:
 
     @property
     def is_silent(self) -> bool:
-        """True if the run has no figure for it."""
         return self.verdict in ("no_data", "requirement_missed") and self.measured is None
 
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
-    """Evaluate every claim of the definition, in its order."""
     return [evaluate_claim(run, claim) for claim in run.definition.get("claims", [])]
 
 
@@ -403,7 +373,7 @@ _WORST_FIRST = (
 )
 
 
-def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+def evaluate_claim(run: Run, claim: Claim) -> ClaimResult:
     """Evaluate a claim, which is completed from its row.
 
     With `also`, it holds if it does for all these levels; the result is that of the first levels
@@ -420,7 +390,8 @@ def evaluate_claim(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     return replace(worst, reason=f"{worst.reason}; one of {len(arms)} comparisons: {levels}")
 
 
-def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
+def _evaluate(run: Run, claim: Claim) -> ClaimResult:
+    """Evaluate one arm of a claim; a reason against it ends with where it was tested."""
     sides = sides_of(run, claim)
     eligible = [claim_trials(side, claim) for side in sides]
     if claim["rule"] == "outcome":
@@ -428,15 +399,24 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     elif claim["rule"] == "decoded":
         result = _decoded(run, claim, sides, eligible)
     else:
-        result = _figure(
-            run, {"needs": "any_size", "tolerance_factor": 2.0, **claim}, sides, eligible
-        )
+        claim = {"needs": "any_size", "tolerance_factor": 2.0, **claim}
+        result = _figure(run, claim, sides, eligible)
+    if result.verdict != "not_held":
+        return result
+    kernel = next((str(facts["kernel"]) for facts in run.facts if facts.get("kernel")), None)
+    where = [f"kernel {kernel}"] if kernel else []
     used = sides if claim["rule"] == "decoded" else eligible
-    where = ", ".join(_surroundings(run, used)) if result.verdict == "not_held" else ""
-    return replace(result, reason=f"{result.reason} ({where})") if where else result
+    trials = [trial for side in used for trial in side]
+    names = dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name)
+    sizes = (run.size, PUBLISHED_SIZE)
+    own, published = (describe_dataset(run.definition, size) for size in sizes)
+    where += [f"disk {name}" for name in names]
+    where += [f"{own} instead of {published}"] if own != published else []
+    where += ["emulated"] if any(trial.record.emulated for trial in trials) else []
+    return replace(result, reason=f"{result.reason} ({', '.join(where)})") if where else result
 
 
-def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
+def _figure(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> ClaimResult:
     summary = summarise_sides(run, claim, eligible, claim["unit"])
     if summary is None:
         measured = summarise_sides(run, claim, sides, claim["unit"])
@@ -463,7 +443,7 @@ def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -
     return _result(claim, summary, verdict, "; ".join(filter(None, reasons)))
 
 
-def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> str:
+def reason_without_figure(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> str:
     """Return why there is no figure; `claim` may also be a finding."""
     missing = missing_requirement(sides, claim["response"])
     if missing:
@@ -471,12 +451,11 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
     if claim.get("over_boot") and not all(sides):
         return "its trials ran in one boot of the host; restart it and resume the run"
     if not all(sides):
-        has_trials = all(is_planned(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
-        return (
-            "its trials have not been run"
-            if has_trials
-            else f"size {run.plan['size']} leaves its treatment out"
-        )
+        planned = [dict(trial["treatment"]).items() for trial in run.plan["trials"]]
+        levels = [(claim.get(key) or {}).items() for key in SIDES]
+        if all(any(side <= trial for trial in planned) for side in levels):
+            return "its trials have not been run"
+        return f"size {run.size} leaves its treatment out"
     outcomes = [{trial.record.outcome for trial in side} for side in sides]
     for side, of_side in zip(sides, outcomes, strict=True):
         if of_side == {"wrong_answer"} and not claim.get("with_wrong_answers"):
@@ -489,8 +468,7 @@ def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, elig
     return "no trial of it has a figure"
 
 
-def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
-    """Evaluate whether every trial ended as published, which noise of the host does not change."""
+def _outcome(run: Run, claim: Claim, side: Sequence[JudgedTrial]) -> ClaimResult:
     eligible = [trial for trial in side if trial.is_ended_apart_from_noise]
     n = len(eligible)
     if not eligible:
@@ -504,8 +482,7 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) ->
     return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=n)
 
 
-def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
-    """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
+def _decoded(run: Run, claim: Claim, sides: Sides, eligible: Sides) -> ClaimResult:
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     responses, published = claim["response"].split("+"), [claim["published"]]
     if len(responses) > 1:
@@ -525,8 +502,7 @@ def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) 
     return _result(claim, measured, verdict, "; ".join(reasons), n=len(whole))
 
 
-def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
-    """Evaluate a claim about the set-up from the definition or the sources, without a run."""
+def definition_result(claim: Claim, definition: Mapping[str, Any]) -> ClaimResult:
     measured: Any
     if claim["rule"] == "source_lines":
         measured, (held, reason) = evaluate_source_lines({"tolerance_factor": 2.0, **claim})
@@ -536,7 +512,7 @@ def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -
 
 
 def _result(
-    claim: Mapping[str, Any],
+    claim: Claim,
     measured: MedianSummary | str | float | None,
     verdict: str,
     reason: str,

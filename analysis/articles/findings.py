@@ -20,7 +20,7 @@ from analysis.articles.evaluate import (
 )
 from analysis.articles.sides import responses_of, sides_of, summarise_sides
 from analysis.cells import MARK, claim_trials, has_gap, is_extrapolated, wrong_answer_reason
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import format_summary
 from analysis.stats import MedianSummary
 
@@ -59,7 +59,6 @@ class Finding:
 
 
 def evaluate_findings(run: Run) -> list[Finding]:
-    """Evaluate every finding of the definition, in its order."""
     tables = run.definition.get("findings", [])
     is_needed = any(table.get("claim") for table in tables)
     results = {result.id: result for result in evaluate_claims(run)} if is_needed else {}
@@ -73,7 +72,7 @@ def evaluate_findings(run: Run) -> list[Finding]:
     return found
 
 
-def _find(run: Run, table: Mapping[str, Any]) -> Finding:
+def _find(run: Run, table: Claim) -> Finding:
     response, responses = table["response"], responses_of(table)
     sides = sides_of(run, table)
     is_same = table.get("over") == table.get("where") and responses[0] == responses[1]
@@ -91,15 +90,12 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
         value = format_summary(response, summary, is_ratio=len(sides) > 1)
         return _finding(table, value, summary, _note(run, response, eligible))
     has_wrong = bool(table.get("with_wrong_answers"))
-    points = [
-        [
-            t
-            for t in s
-            if t.verdicts.is_data_point or (has_wrong and t.record.outcome == "wrong_answer")
-        ]
-        for s in sides
-    ]
-    unproven = summarise_sides(run, table, points)
+
+    def has_figure(trial: JudgedTrial) -> bool:
+        is_wrong = trial.record.outcome == "wrong_answer"
+        return trial.verdicts.is_data_point or (has_wrong and is_wrong)
+
+    unproven = summarise_sides(run, table, [list(filter(has_figure, side)) for side in sides])
     if unproven is None:
         return _finding(table, None, None, reason_without_figure(run, table, sides, eligible))
     value = f"({format_summary(response, unproven, is_ratio=len(sides) > 1)}) †"
@@ -107,7 +103,7 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
 
 
 def _words(run: Run, response: str, side: Sequence[JudgedTrial]) -> tuple[str | None, str]:
-    """Return the outcomes or the most frequent traced words, or None and the reason if known."""
+    """Return the outcomes or most frequent traced words, or None and the reason if known."""
     if response == "outcome":
         ends = claim_trials(side, {"with_wrong_answers": True})
         outcomes = ("killed" if t.is_killed else t.record.outcome.replace("_", " ") for t in ends)
@@ -134,7 +130,7 @@ def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) ->
 
 
 def _finding(
-    table: Mapping[str, Any],
+    table: Claim,
     value: str | None,
     summary: MedianSummary | None,
     note: str,
@@ -178,7 +174,6 @@ class OpenQuestion:
 
     @property
     def is_open(self) -> bool:
-        """True if no proven figure answers it."""
         return not any(finding.is_proven for finding in self.findings)
 
 
@@ -194,7 +189,7 @@ def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestion
     """Return every question of experiments/questions.csv with the findings of the newest runs."""
     findings: dict[str, list[QuestionFinding]] = defaultdict(list)
     for run in newest.values():
-        experiment, run_id = str(run.plan["experiment"]), str(run.plan["run_id"])
+        experiment, run_id = run.experiment, run.run_id
         for one in evaluate_findings(run):
             if one.value is not None:
                 findings[one.question].append(
@@ -206,7 +201,6 @@ def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestion
 
 
 def as_json(found: OpenQuestions) -> list[dict[str, Any]]:
-    """Return the questions as JSON data."""
     return [
         {
             "id": question.id,

@@ -74,7 +74,6 @@ _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwid
 
 
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
-    """Return the document, in five parts."""
     hosts = [
         [
             one.experiment,
@@ -87,7 +86,21 @@ def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
     ]
     titles = ["experiment", "response", "guest / native", "range", "treatments"]
     blocks: list[Block] = [Paragraph(_INTRODUCTION)]
-    blocks += [*_loads(checks), Heading("3. Credits"), Paragraph(_CREDITS), _credits(checks)]
+    buckets = [
+        [
+            check.name,
+            one["limit"],
+            f"{one['expected_drain_seconds']:.2f} s",
+            "not reached" if one["drain_seconds"] is None else f"{one['drain_seconds']:.2f} s",
+            f"{one['base_per_second']:,.0f}",
+            "" if one["refill_per_second"] is None else f"{one['refill_per_second']:,.0f}",
+        ]
+        for check in checks
+        for one in check.credits
+    ]
+    heads = ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"]
+    blocks += [*_loads(checks), Heading("3. Credits"), Paragraph(_CREDITS)]
+    blocks += [make_table(heads, buckets)]
     blocks += [Heading("4. The emulated guest beside a real CPU"), Paragraph(_HOSTS)]
     blocks += [make_table(titles, hosts)]
     blocks += [Heading("5. Tails at the cap"), Paragraph(_TAILS), *_tails(runs)]
@@ -132,7 +145,6 @@ def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
 
 
 def _origin(checks: Sequence[VolumeCheck]) -> str:
-    """Return the sentence that names the commits with which the checks were made."""
     by_commit: dict[str, list[str]] = {}
     for check in checks:
         by_commit.setdefault((check.commit or "unknown")[:8], []).append(check.name)
@@ -140,27 +152,11 @@ def _origin(checks: Sequence[VolumeCheck]) -> str:
     return f"Commits with which the volumes were checked: {listed or 'none'}."
 
 
-def _credits(checks: Sequence[VolumeCheck]) -> Table:
-    rows = [
-        [
-            check.name,
-            one["limit"],
-            f"{one['expected_drain_seconds']:.2f} s",
-            "not reached" if one["drain_seconds"] is None else f"{one['drain_seconds']:.2f} s",
-            f"{one['base_per_second']:,.0f}",
-            "" if one["refill_per_second"] is None else f"{one['refill_per_second']:,.0f}",
-        ]
-        for check in checks
-        for one in check.credits
-    ]
-    titles = ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"]
-    return make_table(titles, rows)
-
-
 def _tails(runs: Sequence[Run]) -> Iterator[Block]:
-    for run in [run for run in runs if run.plan["experiment"] == "cap-latency"][-1:]:
+    for run in [run for run in runs if run.experiment == "cap-latency"][-1:]:
+        names = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
         rows = [
-            [*one.values(), *(make_cell(run, one, name).text for name in _TAIL_RESPONSES)]
+            [*one.values(), *(make_cell(run, one, name).text for name in names)]
             for one in sorted(treatments(run), key=lambda one: tuple(one.values()))
         ]
         yield make_table([*run.factors, "reads a second", "p50", "p99", "p99.9"], rows)
@@ -174,9 +170,6 @@ def _tails(runs: Sequence[Run]) -> Iterator[Block]:
                 tone="soft",
                 marker="•",
             )
-
-
-_TAIL_RESPONSES = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
 
 
 _SCORECARD_INTRODUCTION = (
@@ -197,7 +190,6 @@ _ORIGIN = (
 
 
 def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()) -> Report:
-    """Return the document: totals, causes of what does not hold, what is open, and the runs."""
     card, counts = scored.card, count_verdicts(scored.card.rows)
     blocks: list[Block] = [Paragraph(card.headline()), Paragraph(_SCORECARD_INTRODUCTION)]
     blocks += [Paragraph(_ORIGIN), coverage(scored), Heading("Totals")]
@@ -206,41 +198,52 @@ def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()
         if counts[verdict]:
             text = f"{verdict_words(verdict)}: {MEANINGS[verdict]}"
             blocks.append(Paragraph(text, marker="•"))
-    blocks += [Heading("By article"), article_table(scored), *_remarks(scored)]
+    blocks += [Heading("By article"), article_table(scored)]
+    articles = sorted(card.articles.items())
+    remarks = ((article, about.get("remark")) for article, about in articles)
+    blocks += [Paragraph(f"{name}: {text}", marker="•") for name, text in remarks if text]
     blocks += [Heading("By host"), host_table(scored), *other_machines(scored)]
     blocks += [*causes_and_needs(card, deviations), Heading("Runs")]
-    measured = [row.run for row in scored.with_figure()]
-    if scored.runs:
-        blocks.append(_run_table([run for _, run in sorted(scored.runs.items())], measured))
-    else:
-        blocks.append(Paragraph("There is no bundle of a run yet."))
+    measured, runs = [row.run for row in scored.with_figure()], sorted(scored.runs.items())
+    nothing = Paragraph("There is no bundle of a run yet.")
+    blocks.append(_run_table([run for _, run in runs], measured) if runs else nothing)
     return Report("Scorecard of the published figures", tuple(blocks))
-
-
-def _remarks(scored: HostedScorecard) -> Iterator[Block]:
-    for article, about in sorted(scored.card.articles.items()):
-        if remark := about.get("remark"):
-            yield Paragraph(f"{article}: {remark}", marker="•")
 
 
 def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None) -> Table:
     rows = []
     for run in runs:
         kernels = ", ".join(sorted({str(facts.get("kernel", "?")) for facts in run.facts}))
-        names = (run.plan["experiment"], run.plan["run_id"], run.plan["size"])
-        count = [] if measured is None else [str(measured.count(run.plan["run_id"]))]
+        names = (run.experiment, run.run_id, run.size)
+        count = [] if measured is None else [str(measured.count(run.run_id))]
         rows.append([*names, host_class(run), kernels, *count])
     more = [] if measured is None else ["rows with a figure"]
     return make_table(["experiment", "run", "size", "host", "kernel", *more], rows)
 
 
-def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> tuple[Block, ...]:
-    """Return what does not hold, by cause, and what is undecided, by what would decide it."""
-    return (*_not_held(card.rows, deviations), *_undecided(card.rows))
+def causes_and_needs(card: Scorecard, deviations: Sequence[Deviation]) -> Iterator[Block]:
+    yield from _not_held(card.rows, deviations)
+    needed: dict[tuple[str, str], list[str]] = {}
+    untestable: dict[str, list[str]] = {}
+    for row in card.rows:
+        if row.machine is not None and row.command is not None:
+            needed.setdefault((row.machine, row.command), []).append(row.id)
+        elif row.verdict == "untestable":
+            untestable.setdefault(row.reason, []).append(row.id)
+    if needed:
+        yield Heading("Undecided, and what would decide it")
+        lines = [
+            [format_id_ranges(ids), str(len(ids)), machine, f"`{command}`"]
+            for (machine, command), ids in sorted(needed.items())
+        ]
+        yield make_table(["figures", "rows", "machine", "command"], lines)
+    if untestable:
+        yield Heading("Untestable")
+        lines = [[format_id_ranges(ids), reason] for reason, ids in untestable.items()]
+        yield make_table(["figures", "reason"], lines)
 
 
 def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
-    """Yield the causes of what does not hold: first those that a measurement could refute."""
     figures = {row.id: format_scored_measurement(row) for row in rows if row.measured is not None}
     failed = {row.id for row in rows if row.verdict == "not_held"}
     shown = [one for one in deviations if failed.intersection(one.claims)]
@@ -269,30 +272,7 @@ def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> I
         yield Paragraph(f"Without a cause so far: {format_id_ranges(left)}.")
 
 
-def _undecided(rows: Sequence[ScoredClaim]) -> Iterator[Block]:
-    """Yield what is undecided, with the machine and the command that would decide it."""
-    needed: dict[tuple[str, str], list[str]] = {}
-    untestable: dict[str, list[str]] = {}
-    for row in rows:
-        if row.machine is not None and row.command is not None:
-            needed.setdefault((row.machine, row.command), []).append(row.id)
-        elif row.verdict == "untestable":
-            untestable.setdefault(row.reason, []).append(row.id)
-    if needed:
-        yield Heading("Undecided, and what would decide it")
-        lines = [
-            [format_id_ranges(ids), str(len(ids)), machine, f"`{command}`"]
-            for (machine, command), ids in sorted(needed.items())
-        ]
-        yield make_table(["figures", "rows", "machine", "command"], lines)
-    if untestable:
-        yield Heading("Untestable")
-        lines = [[format_id_ranges(ids), reason] for reason, ids in untestable.items()]
-        yield make_table(["figures", "reason"], lines)
-
-
 def coverage(scored: HostedScorecard) -> Paragraph:
-    """Return how many rows have a measured figure, from how many runs, and how many need none."""
     measured, rows, runs = len(scored.with_figure()), scored.card.rows, len(scored.runs)
     fixed = sum(row.run is None and row.measured is not None for row in rows)
     untestable = count_verdicts(rows)["untestable"]
@@ -303,18 +283,14 @@ def coverage(scored: HostedScorecard) -> Paragraph:
     )
 
 
-_GROUPS = ("held", "not_held")
-
-
 def article_table(scored: HostedScorecard) -> Table:
-    """Return how many rows of each article hold and do not, by kind of figure."""
     lines = []
     for article in dict.fromkeys(row.article for row in scored.card.rows):
         rows = [row for row in scored.card.rows if row.article == article]
         cells = []
         for kind in (MECHANISM, ABSOLUTE):
             counts = count_verdicts(row for row in rows if row.counts_as == kind)
-            decided = [counts[verdict] for verdict in _GROUPS]
+            decided = [counts[verdict] for verdict in ("held", "not_held")]
             cells += [*map(str, decided), str(counts["all"] - sum(decided))]
         constructions = sum(row.counts_as == CONSTRUCTION for row in rows)
         title = scored.card.articles[article]["title"]
@@ -324,7 +300,6 @@ def article_table(scored: HostedScorecard) -> Table:
 
 
 def host_table(scored: HostedScorecard) -> Table:
-    """Return the number of rows with each verdict, by the class of the measuring host."""
     names = dict.fromkeys((*HOST_CLASSES, WITHOUT_RUN, *map(scored.host_class, scored.card.rows)))
     counts = {
         name: count_verdicts(row for row in scored.card.rows if scored.host_class(row) == name)
@@ -337,14 +312,13 @@ _ANSWERS_INTRODUCTION = (
     (
         "The articles that the experiments retrace raise more questions than they answer. Each"
         " question has a number, and one or more experiments define sentences for it with a place"
-        " for a measured figure (`[[findings]]`). The page in the documents is"
-        " generated by `pagecage articles answers --bundles docs/runs --markdown`."
+        " for a measured figure (`[[findings]]`). The page in the documents is generated by"
+        " `pagecage articles answers --bundles docs/runs --markdown`."
     ),
     (
         "Each figure names the experiment that measured it; the runs, with their hosts, kernels and"
-        " sizes, are listed at the end. A ratio has the interval of a rank test, or the range"
-        " if there are too few trials. Figures of excluded trials do not answer a"
-        " question."
+        " sizes, are listed at the end. A ratio has the interval of a rank test, or the range if"
+        " there are too few trials. Figures of excluded trials do not answer a question."
     ),
 )
 
@@ -352,7 +326,7 @@ _ANSWERS_INTRODUCTION = (
 def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Report:
     """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
     blocks: list[Block] = [Paragraph(text) for text in _ANSWERS_INTRODUCTION]
-    hosts = {str(run.plan["run_id"]): host_class(run) for run in found.runs.values()}
+    hosts = {run.run_id: host_class(run) for run in found.runs.values()}
     proven = set()
     for question in found.questions:
         blocks.append(Heading(f"{question.id}: {question.question}"))
@@ -370,6 +344,6 @@ def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Repo
             blocks.append(Paragraph("Open: no run here has answered it.", tone="warning"))
     answered = sum(not question.is_open for question in found.questions)
     text = f"{answered} of {len(found.questions)} questions are answered by these runs."
-    runs = [run for run in found.runs.values() if run.plan["run_id"] in proven]
+    runs = [run for run in found.runs.values() if run.run_id in proven]
     blocks += [Heading("Runs"), Paragraph(text), _run_table(runs)]
     return Report("Open questions of the articles, and answers", tuple(blocks))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
 from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
-from analysis.articles.sides import is_within_factor, sides_of, summarise_sides
-from analysis.cells import claim_trials, included_values, treatments
-from analysis.data.load import Run
+from analysis.articles.sides import included_ratio, is_within_factor
+from analysis.cells import included_values, treatments
+from analysis.data.load import Claim, Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
 from analysis.stats import MedianSummary
 from pagecage.errors import PagecageError
@@ -21,23 +22,8 @@ from pagecage.units import format_bytes
 
 
 def published_ratios(run: Run) -> list[str]:
-    """Return the published ratio of each finding, in the definition's order; empty without one."""
     claims = run.definition.get("claims", [])
-    return [_published(finding, claims) for finding in run.definition.get("findings", [])]
-
-
-def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> str:
-    if not finding.get("over"):
-        return ""
-
-    def is_about(claim: Mapping[str, Any], **sides: str) -> bool:
-        return claim["response"] == finding["response"] and all(
-            (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
-        )
-
-    for claim in claims:
-        if claim["rule"] in RATIO_RULES and is_about(claim, where="where", over="over"):
-            return format_published(claim["published"], "x")
+    ratios = [claim for claim in claims if claim["rule"] in RATIO_RULES]
     plain = [
         claim
         for claim in claims
@@ -45,10 +31,23 @@ def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) 
         and not (claim.get("per") or claim.get("statistic"))
         and (isinstance(claim["published"], int | float) and claim["published"])
     ]
-    found = [next((c for c in plain if is_about(c, where=s)), None) for s in ("where", "over")]
-    if not all(found):
+    return [_published(one, ratios, plain) for one in run.definition.get("findings", [])]
+
+
+def _published(finding: Claim, ratios: Sequence[Claim], plain: Sequence[Claim]) -> str:
+    def is_about(claim: Claim, **sides: str) -> bool:
+        return claim["response"] == finding["response"] and all(
+            (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
+        )
+
+    if not finding.get("over"):
         return ""
-    sides = [claim for claim in found if claim]
+    for claim in ratios:
+        if is_about(claim, where="where", over="over"):
+            return format_published(claim["published"], "x")
+    sides = [next((c for c in plain if is_about(c, where=s)), {}) for s in ("where", "over")]
+    if not all(sides):
+        return ""
     over, under = (float(claim["published"]) * unit_scale(claim["unit"]) for claim in sides)
     parts = " / ".join(format_published(claim["published"], claim["unit"]) for claim in sides)
     return f"{format_in_unit(over / under, 'x')} ({parts})"
@@ -71,22 +70,18 @@ class GuestRatio:
 
     @property
     def median(self) -> float:
-        """The median over the treatments."""
         return statistics.median(self.ratios)
 
 
 def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
     """Return the ratios of each experiment that has a run of the same size on both hosts."""
-
-    def key(run: Run) -> tuple[str, str]:
-        return run.plan["experiment"], run.plan["size"]
-
-    found = []
-    for (experiment, _), group in groupby(sorted(runs, key=key), key):
-        last = {run.is_emulated: run for run in group}
-        if len(last) < 2:
+    found, last = [], defaultdict[tuple[str, str], dict[bool, Run]](dict)
+    for run in runs:
+        last[run.experiment, run.size][run.is_emulated] = run
+    for (experiment, _), by_kind in sorted(last.items(), key=lambda item: item[0]):
+        if len(by_kind) < 2:
             continue
-        native, guest = last[False], last[True]
+        native, guest = by_kind[False], by_kind[True]
         for response in dict.fromkeys((native.response, *_RESPONSES)):
             pairs = [
                 [included_values(run, treatment, response) for run in (guest, native)]
@@ -117,29 +112,32 @@ class RatioGrid:
     tolerance_factor: float
 
     def is_as_published(self, ratio: MedianSummary) -> bool:
-        """Return whether a ratio is the published one within the tolerance."""
         return self.published is not None and is_within_factor(
             ratio.middle, self.published, self.tolerance_factor
         )
 
 
 def ratio_tables(run: Run) -> list[RatioGrid]:
-    """Return the tables of the run's definition that have at least one ratio."""
     found = []
     for table in run.definition.get("ratio_tables", []):
-        rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
-        ratios = {
-            (row, column): ratio
-            for row in rows
-            for column in columns
-            if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
-        }
+        ratios = {}
+        response = table.get("response") or run.response
+        for key in itertools.product(run.factors[table["rows"]], run.factors[table["columns"]]):
+            place = {table["rows"]: key[0], table["columns"]: key[1]}
+            common = {**table.get("where", {}), **place}
+            over, under = {**common, **table["of"]}, {**common, **table["over"]}
+            if ratio := included_ratio(run, response, over, under):
+                ratios[key] = ratio
         if ratios:
+            rows, columns = (
+                tuple(level for level in run.factors[table[name]] if level in used)
+                for name, used in zip(("rows", "columns"), zip(*ratios, strict=True), strict=True)
+            )
             grid = RatioGrid(
                 table["title"],
                 table.get("about", ""),
-                tuple(row for row in rows if any(key[0] == row for key in ratios)),
-                tuple(column for column in columns if any(key[1] == column for key in ratios)),
+                rows,
+                columns,
                 table["rows"],
                 table["columns"],
                 ratios,
@@ -148,17 +146,6 @@ def ratio_tables(run: Run) -> list[RatioGrid]:
             )
             found.append(grid)
     return found
-
-
-def _ratio(run: Run, table: Mapping[str, Any], place: Mapping[str, str]) -> MedianSummary | None:
-    common = {**table.get("where", {}), **place}
-    sides = {
-        "response": table.get("response") or run.response,
-        "where": {**common, **table["of"]},
-        "over": {**common, **table["over"]},
-    }
-    eligible = [claim_trials(side, sides) for side in sides_of(run, sides)]
-    return summarise_sides(run, sides, eligible)
 
 
 REAL_CPU, EMULATED_GUEST, WITHOUT_RUN = "real CPU", "emulated guest", "without a run"
@@ -189,14 +176,12 @@ class HostedScorecard:
     others: tuple[OtherRun, ...] = ()
 
     def host_class(self, row: ScoredClaim) -> str:
-        """Return the class of the host whose run measured a row, or the other machine."""
         if row.run is None:
             return WITHOUT_RUN
-        machines = {str(other.run.plan["run_id"]): other.machine for other in self.others}
+        machines = {other.run.run_id: other.machine for other in self.others}
         return machines.get(row.run) or host_class(self.runs[row.run])
 
     def with_figure(self) -> list[ScoredClaim]:
-        """Return the rows for which a run has a figure of included trials."""
         return [row for row in self.card.rows if row.run and _strength(row) >= _MEASURED]
 
 
@@ -217,7 +202,6 @@ def real_cpu_sentence(run: Run) -> str | None:
 
 
 def machine_of(run: Run) -> str | None:
-    """Return processor, memory and kernel of a run's first host; None if they are not recorded."""
     facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
     if facts is None:
         return None
@@ -232,8 +216,8 @@ def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
     """Return one run by class of host and by experiment, the newest above smoke size."""
     found: dict[str, dict[str, Run]] = {name: {} for name in HOST_CLASSES}
     # An id begins with the time of its run.
-    for run in sorted(runs, key=lambda run: (not _is_smoke(run), str(run.plan["run_id"]))):
-        found[host_class(run)][run.plan["experiment"]] = run
+    for run in sorted(runs, key=lambda run: (run.size != "smoke", run.run_id)):
+        found[host_class(run)][run.experiment] = run
     return found
 
 
@@ -244,24 +228,19 @@ def _evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
     run at smoke size is left out if its class has a larger one.
     """
     known = list(runs)
-    larger = {(host_class(run), run.plan["experiment"]) for run in known if not _is_smoke(run)}
-    published = [run for run in known if run.plan["size"] == "full"]
+    larger = {(host_class(run), run.experiment) for run in known if run.size != "smoke"}
+    published = [run for run in known if run.size == "full"]
     smaller = [
         run
         for run in known
-        if run.plan["size"] != "full"
-        and not (_is_smoke(run) and (host_class(run), run.plan["experiment"]) in larger)
+        if run.size != "full"
+        and not (run.size == "smoke" and (host_class(run), run.experiment) in larger)
     ]
     by_class = [runs_by_class(published), runs_by_class(smaller)]
     return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
 
 
-def _is_smoke(run: Run) -> bool:
-    return bool(run.plan["size"] == "smoke")
-
-
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs that are evaluated."""
     return [run for _, by_name in _evaluated_runs(runs) for run in by_name.values()]
 
 
@@ -269,9 +248,9 @@ def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
     """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
     found: dict[str, Run] = {}
     for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
-        first = found.setdefault(run.plan["experiment"], run)
-        if first.plan["size"] == "smoke" != run.plan["size"]:
-            found[run.plan["experiment"]] = run
+        first = found.setdefault(run.experiment, run)
+        if first.size == "smoke" != run.size:
+            found[run.experiment] = run
     return found
 
 
@@ -280,44 +259,39 @@ def hosted_scorecard(
 ) -> HostedScorecard:
     """Evaluate every published figure on the runs of each class, and keep one result for each.
 
-    A decided result is preferred to a figure that cannot be compared, and that to none. Of two
-    equal kinds the one from a real CPU is kept, and before `others`, runs of other machines, those
-    of this one. Its reason states another verdict. Raises PagecageError if no row belongs to the
-    experiment `only`, or if one of the others is among the runs.
+    A decided result is preferred to a figure that cannot be compared, and that to none; then a real
+    CPU, then this machine to `others`, runs of other machines. Raises PagecageError if no row
+    belongs to the experiment `only`, or if one of the others is among the runs.
     """
     evaluated = _evaluated_runs(runs)
-    by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
-    if twice := next((str(r.plan["run_id"]) for r in others if r.plan["run_id"] in by_id), None):
+    by_id = {run.run_id: run for _, one in evaluated for run in one.values()}
+    if twice := next((r.run_id for r in others if r.run_id in by_id), None):
         raise PagecageError(f"{twice} is already among the runs", "leave it out of --from")
     cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
     names, own, compared = [name for name, _ in evaluated], cards[:], []
     for run in others:
         machine = machine_of(run) or "an unknown machine"
-        theirs = scorecard(experiments, {run.plan["experiment"]: run}, only)
-        compared.append(_compared(run, machine, theirs, _preferred(own, names)))
+        theirs = scorecard(experiments, {run.experiment: run}, only)
+        found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
+        for row, ours in zip(theirs.rows, _preferred(own, names), strict=True):
+            if row.verdict in DECIDED and row.run:
+                is_same = "same" if row.verdict == ours.verdict else "different"
+                found[is_same if ours.verdict in DECIDED else "alone"].append(row.id)
+        ids = {name: tuple(of_name) for name, of_name in found.items()}
+        compared.append(OtherRun(run, machine, **ids))
         names.append(machine)
         cards.append(theirs)
-        by_id[str(run.plan["run_id"])] = run
+        by_id[run.run_id] = run
     card = replace(cards[0], rows=_preferred(cards, names))
     return HostedScorecard(card, by_id, tuple(compared))
 
 
-def _compared(run: Run, machine: str, card: Scorecard, own: Sequence[ScoredClaim]) -> OtherRun:
-    found: dict[str, list[str]] = {"same": [], "different": [], "alone": []}
-    for theirs, ours in zip(card.rows, own, strict=True):
-        if theirs.verdict in DECIDED and theirs.run:
-            is_same = "same" if theirs.verdict == ours.verdict else "different"
-            found[is_same if ours.verdict in DECIDED else "alone"].append(theirs.id)
-    return OtherRun(run, machine, **{name: tuple(ids) for name, ids in found.items()})
-
-
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
-    """Return the scorecard as JSON data; docs/FORMAT.md lists the keys."""
     data = as_json(scored.card)
     for row, line in zip(scored.card.rows, data["rows"], strict=True):
         line["host_class"] = scored.host_class(row) if row.run else None
     data["others"] = [
-        {"run": other.run.plan["run_id"], **{k: v for k, v in vars(other).items() if k != "run"}}
+        {"run": other.run.run_id, **{k: v for k, v in vars(other).items() if k != "run"}}
         for other in scored.others
     ]
     return data
@@ -325,17 +299,17 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
 
 def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:
     """Return the best of each row; `names` are the hosts of the cards."""
-    return tuple(_best(rows, names) for rows in zip(*(card.rows for card in cards), strict=True))
-
-
-def _best(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
-    first = max(rows, key=_strength)  # max() returns the first of equal ones
-    others = [
-        f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
-        for name, row in zip(names, rows, strict=True)
-        if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
-    ]
-    return replace(first, reason="; ".join([first.reason, *others])) if others else first
+    found = []
+    for rows in zip(*(card.rows for card in cards), strict=True):
+        first = max(rows, key=_strength)  # max() returns the first of equal ones
+        others = [
+            f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
+            for name, row in zip(names, rows, strict=True)
+            if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
+        ]
+        reason = "; ".join([first.reason, *others])
+        found.append(replace(first, reason=reason) if others else first)
+    return tuple(found)
 
 
 _MEASURED = 2

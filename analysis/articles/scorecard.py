@@ -21,8 +21,8 @@ from analysis.articles.evaluate import (
     evaluate_claim,
     kind_of,
 )
-from analysis.articles.undecided import what_decides
-from analysis.data.load import Run, load_run
+from analysis.articles.sides import PUBLISHED_SIZE
+from analysis.data.load import Claim, Run, describe_dataset, load_run
 from analysis.formatting import format_measured, format_published
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
@@ -87,7 +87,6 @@ class ScoredClaim:
 
     @property
     def article(self) -> str:
-        """The first part of the id, which names the article."""
         return self.id.partition("-")[0]
 
 
@@ -99,19 +98,13 @@ class Scorecard:
     articles: Mapping[str, Mapping[str, str]]
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """Return the counts of verdicts by experiment, in the order of their first rows."""
         return _totals(self.rows, lambda row: row.experiment)
 
     def totals_by_kind(self) -> dict[str, dict[str, int]]:
-        """Return the counts of verdicts by kind of figure."""
         found = _totals(self.rows, lambda row: row.counts_as)
         return {kind: found.get(kind) or count_verdicts(()) for kind in KINDS}
 
     def headline(self) -> str:
-        """Return the sentence that states how many figures are reproduced.
-
-        README, the scorecard and `pagecage articles claims` print this sentence on mechanisms.
-        """
         of = self.totals_by_kind()
         mechanism, absolute, construction = (of[kind] for kind in KINDS)
         rows = [row for row in self.rows if row.counts_as == MECHANISM and row.verdict == "held"]
@@ -138,16 +131,11 @@ def _totals(
 
 
 def count_verdicts(rows: Iterable[ScoredClaim]) -> dict[str, int]:
-    """Return how often each verdict occurs, and the number of rows."""
     counts = Counter(row.verdict for row in rows)
     return {**{verdict: counts[verdict] for verdict in VERDICTS}, "all": counts.total()}
 
 
 def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = None) -> Scorecard:
-    """Return the scorecard of the definitions and the newest run of each experiment.
-
-    Raises PagecageError if no row belongs to the experiment `only`.
-    """
     rows = read_rows(experiments)
     require_tested(rows, only)
     definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
@@ -156,25 +144,22 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
         if only is None or only in row.experiments:
             tested_by = row.experiments if only is None else (only,)
             known = {} if row.untestable else rules.get(row.id, {})
-            claims = {name: _completed(row, known[name]) for name in tested_by if name in known}
+            # A rule with the words and the figure of its row, as a plan has it.
+            about: dict[str, Any] = {
+                "says": row.description,
+                "published": number_or_text(row.published),
+            }
+            about |= {"unit": row.unit, "response": None, "where": {}}
+            tests = ((name, known[name]) for name in tested_by if name in known)
+            claims = {name: {**about, **rule, "origin": row.origin} for name, rule in tests}
             claim = _score(row, tested_by, claims, definitions, newest)
             days = (date.changed for (id_, _), date in dates.items() if id_ == row.id)
             scored.append(replace(claim, origin=row.origin, rule_changed=max(days, default=None)))
     return Scorecard(tuple(scored), read_titles(experiments))
 
 
-def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule with the words and the figure of its row, as a plan has it."""
-    published = number_or_text(row.published)
-    about = {"says": row.description, "published": published, "unit": row.unit}
-    return {**about, "response": None, "where": {}, **rule, "origin": row.origin}
-
-
 def _answer(
-    claim: Mapping[str, Any],
-    name: str,
-    definitions: Mapping[str, Mapping[str, Any]],
-    run: Run | None,
+    claim: Claim, name: str, definitions: Mapping[str, Mapping[str, Any]], run: Run | None
 ) -> ClaimResult | str:
     """Return the result of one experiment for a claim, or the reason why there is none.
 
@@ -197,19 +182,18 @@ def _answer(
 def _score(
     row: PublishedFigure,
     names: Sequence[str],
-    claims: Mapping[str, Mapping[str, Any]],
+    claims: Mapping[str, Claim],
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
-    """Score a row by its own experiment, or by another that tests it if the first has no result."""
     reason = ""
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
         if isinstance(result, ClaimResult):
-            run, same = newest.get(name), {key: getattr(result, key) for key in _COPIED}
-            same |= {"remark": row.remark, "measurement": _measurement(name, claim)}
-            run_id = str(run.plan["run_id"]) if run else None
-            scored = ScoredClaim(row.id, names[0], **same, run=run_id)
+            same = {key: getattr(result, key) for key in _COPIED} | {"remark": row.remark}
+            run = newest[name].run_id if name in newest else None
+            measurement = _measurement(name, claim)
+            scored = ScoredClaim(row.id, names[0], **same, run=run, measurement=measurement)
             return _with_needs(scored, claims, definitions)
         reason = reason or result
     if not reason and any(name in definitions for name in names):
@@ -234,9 +218,7 @@ def _score(
 
 
 def _with_needs(
-    row: ScoredClaim,
-    claims: Mapping[str, Mapping[str, Any]],
-    definitions: Mapping[str, Mapping[str, Any]],
+    row: ScoredClaim, claims: Mapping[str, Claim], definitions: Mapping[str, Mapping[str, Any]]
 ) -> ScoredClaim:
     if not claims or row.verdict in DECIDED:
         return row
@@ -245,10 +227,42 @@ def _with_needs(
     return replace(row, machine=machine, command=command)
 
 
+_BY_RESPONSE = {
+    "loads_": "a machine whose processor samples loads (perf mem), without a hypervisor",
+    "lower_device_": "a machine whose data lie on a stacked disk, such as LVM or LUKS",
+    "pass_last_tenth_": "a machine that nothing else uses for a day",
+    "pass_hike_": "a machine that nothing else uses for a day",
+}
+"""Machines by the beginning of a response's name."""
+_REPEATS, _MANY_REPEATS = 3, 10
+"""Repeats for a figure that rests on one trial, and for one whose interval is too wide."""
+
+
+def what_decides(
+    experiment: str, claim: Claim, definition: Mapping[str, Any], verdict: str, n: int
+) -> tuple[str, str]:
+    """Return the machine that would decide a claim with this verdict, and the command."""
+    command = f"make experiment NAME={experiment} SIZE={PUBLISHED_SIZE}"
+    response = str(claim.get("response") or "")
+    if claim.get("over_boot"):
+        return "a machine that is restarted between two parts of the run", f"{command} RESUME=1"
+    for beginning, machine in _BY_RESPONSE.items():
+        if response.startswith(beginning):
+            return machine, command
+    if claim["rule"] == "decoded":
+        return "a kernel whose functions can be traced, such as the guest's", f"{command} HOST=vm"
+    if verdict == "undecided":
+        repeats = _REPEATS if n < 2 else _MANY_REPEATS
+        return "the same machine, with more repeats", f"{command} REPEATS={repeats}"
+    size = (definition.get("sizes") or {}).get(PUBLISHED_SIZE) or {}
+    data = describe_dataset(definition, PUBLISHED_SIZE) if size.get("dataset") else ""
+    return f"a real CPU{data and f' with memory and disk for {data}'}", command
+
+
 _OF_THE_RULE = ("rule", "published", "unit", "tolerance_factor", "needs")
 
 
-def _measurement(experiment: str, claim: Mapping[str, Any]) -> str:
+def _measurement(experiment: str, claim: Claim) -> str:
     """Return a text that two claims share if they rest on the same trials and response."""
     content = {k: v for k, v in rule_content(claim).items() if k not in _OF_THE_RULE}
     return f"{experiment} {json.dumps(content, sort_keys=True)}"
@@ -261,7 +275,6 @@ _COPIED = (
 
 
 def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> None:
-    """Raise PagecageError if an experiment is named to which no published figure belongs."""
     if experiment is not None and not any(experiment in row.experiments for row in rows):
         names = sorted({name for row in rows for name in row.experiments})
         hint = f"one of {', '.join(names)}"
@@ -269,7 +282,6 @@ def require_tested(rows: Sequence[PublishedFigure], experiment: str | None) -> N
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """Return the newest run with a record, by experiment. Raises PagecageError for a bad run."""
     found: dict[str, Run] = {}
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
@@ -278,16 +290,15 @@ def newest_runs(runs: Path) -> dict[str, Run]:
             if next(read_records(path / "records.jsonl"), None) is None:
                 continue
             run = load_run(path)
-            if run.plan["experiment"] == name:
+            if run.experiment == name:
                 found.setdefault(name, run)
-                if run.plan["size"] != "smoke":
+                if run.size != "smoke":
                     found[name] = run
                     break
     return found
 
 
 def as_json(card: Scorecard) -> dict[str, Any]:
-    """Return the scorecard as JSON data: headline, rows, totals and articles."""
     return {
         "headline": card.headline(),
         "rows": [asdict(row) for row in card.rows],
@@ -367,16 +378,11 @@ def read_deviations(folder: Path) -> tuple[Deviation, ...]:
 
 
 def unexplained(rows: Iterable[ScoredClaim], deviations: Sequence[Deviation]) -> list[str]:
-    """Return the ids of the rows that do not hold and have no explanation."""
     explained = {id_ for deviation in deviations for id_ in deviation.claims}
     return [row.id for row in rows if row.verdict == "not_held" and row.id not in explained]
 
 
 def with_figures(cause: str, figures: Mapping[str, str]) -> str:
-    """Return a cause with the measured figures of the rows that it names.
-
-    Raises PagecageError if a row has no figure.
-    """
     if missing := [id_ for id_ in _PLACE.findall(cause) if id_ not in figures]:
         raise PagecageError(
             f"{FILE} names {missing[0]}, which has no measured figure", "correct it"

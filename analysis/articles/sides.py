@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -13,15 +13,16 @@ from typing import Any
 
 from analysis.cells import (
     TreatmentCell,
+    claim_trials,
     included_values,
     published_claims,
     response_value,
     treatments,
     trials_of,
 )
-from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import convert_response, format_quantity, treatment_label, unit_scale
-from analysis.stats import MedianSummary, blocked_ratio, quotient, summarise
+from analysis.stats import MedianSummary, blocked_ratio, median_of_known, quotient, summarise
 from pagecage.errors import PagecageError
 from pagecage.model.record_sections import SECTOR_BYTES
 from pagecage.model.run_files import read_lines
@@ -52,8 +53,7 @@ class TreatmentMinimum:
 def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
     """Return the extreme of one side, or the ratio of the extremes of two.
 
-    The interval spans the extremes of all values but any one, which are the first and the second of
-    each side. A ratio to zero is infinite. Raises ValueError if a side has no values.
+    The interval spans the extremes of all values but any one: the first and second of each side.
     """
     best = [sorted(side, reverse=statistic == MAXIMUM)[:2] for side in sides]
     figures = [quotient(one, other) for one in best[0] for other in (*best[1:], [1.0])[0]]
@@ -62,7 +62,6 @@ def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
 
 
 def minima(run: Run) -> list[TreatmentMinimum]:
-    """Return the least figure of each treatment with a published minimum and included trials."""
     claims = [c for c in run.definition.get("claims", []) if c.get("statistic") == MINIMUM]
     found = []
     for treatment in treatments(run):
@@ -85,14 +84,6 @@ PUBLISHED_SIZE = "full"
 """The size at which a definition's figures were published."""
 
 
-@dataclass(frozen=True)
-class PerUnit:
-    """A time per unit of work, and the published one; empty if it is not known."""
-
-    measured: str
-    published: str
-
-
 def per_unit_heading(response: str) -> str | None:
     """Return the heading of the column: `per GiB`, `per call`, or None for other responses."""
     if response in _OF_THE_WHOLE:
@@ -100,53 +91,43 @@ def per_unit_heading(response: str) -> str | None:
     return "per call" if response in _OF_ALL_CALLS else None
 
 
-def per_unit(run: Run, cell: TreatmentCell) -> PerUnit:
-    """Return a cell's time per GiB of its files, or per record of its log."""
-    measured, work = "", _planned_gib(run, cell.treatment)
-    if cell.response not in _OF_THE_WHOLE:
+def per_unit(run: Run, cell: TreatmentCell) -> tuple[str, str]:
+    """Return a cell's time per GiB of its files, or per record of its log, and the published one.
+
+    A time per call is published as such. A time per GiB is known only if the treatment's files have
+    the size that the definition gives for the run. A text is empty if its time is not known.
+    """
+    is_per_call = cell.response in _OF_ALL_CALLS
+    response = "wall_per_call_us" if is_per_call else cell.response
+    claim = published_claims(run, response).get(treatment_label(cell.treatment))
+    if is_per_call:
         trials = trials_of(run.trials, cell.treatment)
-        records = [count for trial in trials if (count := trial.record.response.get("records"))]
-        work = statistics.median(records) if records else None
+        work = median_of_known(trial.record.response.get("records") or None for trial in trials)
+        of_article: float | None = 1.0
+    else:
+        planned = (
+            one for one in run.plan["trials"] if dict(one["treatment"]) == dict(cell.treatment)
+        )
+        sizes = ((one.get("dataset"), one.get("files", 1)) for one in planned)
+        work = next((data["size_bytes"] * files / GIB for data, files in sizes if data), None)
+        is_as_defined = _defined_gib(run, run.size) == work
+        of_article = _defined_gib(run, PUBLISHED_SIZE) if is_as_defined else None
+    measured, published = "", claim["published"] if claim else None
     if work and cell.summary:
         scaled = replace(cell.summary, middle=cell.summary.middle / work)
         measured = replace(cell, summary=scaled, killed=0).text
-    return PerUnit(measured, _published(run, cell))
-
-
-def _planned_gib(run: Run, treatment: Treatment) -> float | None:
-    """Return the size of a treatment's files in GiB; None without a dataset."""
-    for trial in run.plan["trials"]:
-        if dict(trial["treatment"]) == dict(treatment) and (dataset := trial.get("dataset")):
-            return float(dataset["size_bytes"] * trial.get("files", 1) / GIB)
-    return None
-
-
-def _published(run: Run, cell: TreatmentCell) -> str:
-    """Return the published time per unit.
-
-    A time per call is published as such. A time per GiB is known only if the treatment's files have
-    the size that the definition gives for the run.
-    """
-    gib: float | None = 1.0
-    response = "wall_per_call_us" if cell.response in _OF_ALL_CALLS else cell.response
-    claim = published_claims(run, response).get(treatment_label(cell.treatment))
-    if cell.response not in _OF_ALL_CALLS:
-        defined, gib = (_defined_gib(run, name) for name in (run.plan["size"], PUBLISHED_SIZE))
-        gib = gib if defined == _planned_gib(run, cell.treatment) else None
-    value = claim["published"] if claim else None
-    if claim is None or not isinstance(value, int | float) or not gib:
-        return ""
-    return format_quantity(cell.response, value * unit_scale(claim["unit"]) / gib)
+    if claim is None or not isinstance(published, int | float) or not of_article:
+        return measured, ""
+    figure = published * unit_scale(claim["unit"]) / of_article
+    return measured, format_quantity(cell.response, figure)
 
 
 def _defined_gib(run: Run, name: str) -> float | None:
-    size = (run.definition.get("sizes") or {}).get(name)
-    if not size or not isinstance(size.get("dataset"), str):
-        return None
-    try:
-        return parse_size_bytes(size["dataset"]) * int(size.get("files", 1)) / GIB
-    except PagecageError:
-        return None
+    size = (run.definition.get("sizes") or {}).get(name) or {}
+    with suppress(PagecageError):
+        if isinstance(size.get("dataset"), str):
+            return parse_size_bytes(size["dataset"]) * int(size.get("files", 1)) / GIB
+    return None
 
 
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
@@ -174,48 +155,15 @@ _LOAD_LEVELS = ("ram", "l1", "l2", "peer_cache", "fill_buffer", "uncached", "unk
 
 
 def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
-    """Return a column of free(1) in bytes at `before` or `after`; None if a key is missing."""
+    """Return a column of free(1) in bytes, or its growth; None if a key is missing."""
+    if moment == "growth":
+        before, after = (_free_column(column, one, trial) for one in ("before", "after"))
+        return None if before is None or after is None else after - before
     signs = _FREE_COLUMNS[column]
     values = [counter(trial.record, moment, "host", "meminfo", key) for key in signs]
     if any(value is None for value in values):
         return None
     return float(KIB * sum(s * v for s, v in zip(signs.values(), values, strict=True)))
-
-
-def _free_growth(column: str, trial: JudgedTrial) -> float | None:
-    before, after = (_free_column(column, moment, trial) for moment in ("before", "after"))
-    return None if before is None or after is None else after - before
-
-
-def _other_disks_fraction(trial: JudgedTrial) -> float | None:
-    """Return the share of the host's reads that did not come from the measured disk.
-
-    `pgpgin` counts the reads of all disks in KiB, each where it was submitted. None if the host
-    read nothing.
-    """
-    all_kib = difference(trial.record, "host", "vmstat", "pgpgin")
-    sectors = difference(trial.record, "device", "sectors_read")
-    if not all_kib or sectors is None:
-        return None
-    return max(0.0, 1 - sectors * SECTOR_BYTES / (all_kib * KIB))
-
-
-def _optimal_io_size(trial: JudgedTrial) -> float | None:
-    size = (trial.record.device.queue_settings or {}).get("optimal_io_size")
-    return None if size is None else float(size)
-
-
-def _position_computations(trial: JudgedTrial) -> float | None:
-    """Return how often a whole pass computes the position of a block."""
-    blocks = (trial.record.workload.end or {}).get("blocks")
-    covered = trial.record.response.get("covered_fraction")
-    return float(blocks) / covered if blocks is not None and covered else None
-
-
-def _lower_rate(key: str, factor: int, trial: JudgedTrial) -> float | None:
-    grown = difference(trial.record, "lower_device", key)
-    seconds = measured_seconds(trial.record)
-    return None if grown is None or not seconds else factor * grown / seconds
 
 
 def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
@@ -224,15 +172,47 @@ def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
     return None if of_level is None or not total else 100 * of_level / total
 
 
+def _figure_of_record(response: str, trial: JudgedTrial) -> float | None:
+    record = trial.record
+    match response:
+        case "optimal_io_size_bytes":
+            size = (record.device.queue_settings or {}).get("optimal_io_size")
+            return None if size is None else float(size)
+        case "position_computations":  # how often a whole pass computes the position of a block
+            blocks = (record.workload.end or {}).get("blocks")
+            covered = record.response.get("covered_fraction")
+            return float(blocks) / covered if blocks is not None and covered else None
+        case "repeat":
+            return float(record.repeat)
+    key, factor = _LOWER_RATES[response]
+    grown, seconds = difference(record, "lower_device", key), measured_seconds(record)
+    return None if grown is None or not seconds else factor * grown / seconds
+
+
+def _other_disks_fraction(trial: JudgedTrial) -> float | None:
+    """Return the share of the host's reads that did not come from the measured disk.
+
+    `pgpgin` counts the reads of all disks in KiB, each where it was submitted.
+    """
+    all_kib = difference(trial.record, "host", "vmstat", "pgpgin")
+    sectors = difference(trial.record, "device", "sectors_read")
+    if not all_kib or sectors is None:
+        return None
+    return max(0.0, 1 - sectors * SECTOR_BYTES / (all_kib * KIB))
+
+
 _FROM_RECORD: Mapping[str, Callable[[JudgedTrial], float | None]] = {
-    **{f"free_{name}_growth_bytes": partial(_free_growth, name) for name in _FREE_COLUMNS},
-    **{f"free_{one}_before_bytes": partial(_free_column, one, "before") for one in _FREE_COLUMNS},
-    **{name: partial(_lower_rate, key, factor) for name, (key, factor) in _LOWER_RATES.items()},
+    **{
+        f"free_{name}_{moment}_bytes": partial(_free_column, name, moment)
+        for name in _FREE_COLUMNS
+        for moment in ("growth", "before")
+    },
     **{f"loads_{one}_samples_percent": partial(_samples_percent, one) for one in _LOAD_LEVELS},
+    **{
+        name: partial(_figure_of_record, name)
+        for name in (*_LOWER_RATES, "optimal_io_size_bytes", "position_computations", "repeat")
+    },
     "other_disks_read_fraction": _other_disks_fraction,
-    "optimal_io_size_bytes": _optimal_io_size,
-    "position_computations": _position_computations,
-    "repeat": lambda trial: float(trial.record.repeat),
 }
 """Functions by the name of the response."""
 
@@ -249,10 +229,10 @@ _FROM_IOSTAT: Mapping[str, Callable[[_Second], float]] = {
 
 
 def _usual_second(run: Run, trial: JudgedTrial, figure: Callable[[_Second], float]) -> float | None:
-    """Return the median of the seconds in which the disk read; None if iostat saw none.
+    """Return the median of the seconds in which the disk read.
 
-    The articles print single lines of iostat, from the middle of a run. A mean over the run would
-    include its first and last second, in which the disk is not busy throughout.
+    The articles print single lines of iostat, from the middle of a run: in its first and last
+    second the disk is not busy throughout.
     """
     from analysis.data.frames import iostat_rows
 
@@ -265,7 +245,6 @@ RuleResult = tuple[bool | None, str]
 
 
 def is_within_factor(measured: float, published: float, factor: float) -> bool:
-    """Return whether a figure is the published one within a factor."""
     return published / factor <= measured <= published * factor
 
 
@@ -273,7 +252,7 @@ SIDES = ("where", "over", "than", "than_over")
 """Keys of a claim's groups of trials, in order."""
 
 
-def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def arms_of(claim: Claim) -> list[Claim]:
     """Return the claim, and once more for each entry of `also`, with its levels exchanged."""
     where = claim.get("where") or {}
     sides = {key: claim[key] for key in SIDES if claim.get(key)}
@@ -287,14 +266,13 @@ def arms_of(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return arms
 
 
-def number_of_sides(table: Mapping[str, Any]) -> int:
-    """Return how many groups of trials a claim or a finding compares."""
+def number_of_sides(table: Claim) -> int:
     if table.get("than_over"):
         return 4
     return 2 if table.get("over") or table.get("over_boot") else 1
 
 
-def sides_of(run: Run, table: Mapping[str, Any]) -> list[list[JudgedTrial]]:
+def sides_of(run: Run, table: Claim) -> list[list[JudgedTrial]]:
     """Return the groups of trials, in the order of `SIDES`."""
     if table.get("over_boot"):
         trials = trials_of(run.trials, table.get("where") or {})
@@ -304,19 +282,17 @@ def sides_of(run: Run, table: Mapping[str, Any]) -> list[list[JudgedTrial]]:
     return [trials_of(run.trials, table.get(key) or {}) for key in SIDES[: number_of_sides(table)]]
 
 
-def responses_of(table: Mapping[str, Any]) -> list[str]:
+def responses_of(table: Claim) -> list[str]:
     """Return the response of each group; `over_response` is that of the divisors."""
     own = table["response"]
     return [own, table.get("over_response") or own] * 2
 
 
-def _trial_value(
-    run: Run, trial: JudgedTrial, response: str, table: Mapping[str, Any]
-) -> float | None:
-    """Return a trial's figure in the response's unit.
+def _trial_value(run: Run, trial: JudgedTrial, response: str, table: Claim) -> float | None:
+    """Return a trial's figure in the response's unit; None if it was killed or has none.
 
     With `per` (`dataset` or `memory_limit`), it is divided by that size in bytes, so that a claim
-    holds at any size. None if the trial was killed or has no such figure.
+    holds at any size.
     """
     if trial.is_killed:
         return None
@@ -340,15 +316,11 @@ def _trial_value(
 
 
 def summarise_sides(
-    run: Run,
-    table: Mapping[str, Any],
-    sides: Sequence[Sequence[JudgedTrial]],
-    unit: str | None = None,
+    run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]], unit: str | None = None
 ) -> MedianSummary | None:
-    """Return the figure of the groups: a median or minimum, a ratio, or a difference.
+    """Return the figure of the groups: a median or extreme, a ratio, or a difference.
 
-    A median, a minimum and a difference are in `unit`, or in the response's own unit without one;
-    a ratio has none. None if a group has no figure.
+    It is in `unit`, or in the response's own unit; a ratio has none. None if a group has no figure.
     """
     of_sides = list(zip(sides, responses_of(table), strict=False))
     values = [
@@ -374,9 +346,16 @@ def summarise_sides(
     return extreme_summary(statistic, ones) if is_extreme else summarise(ones)
 
 
-def _rows(
-    run: Run, table: Mapping[str, Any], sides: Sequence[Sequence[JudgedTrial]]
-) -> list[list[float]]:
+def included_ratio(
+    run: Run, response: str, over: Mapping[str, str], under: Mapping[str, str]
+) -> MedianSummary | None:
+    """Return the ratio of the included trials with the levels `over` to those with `under`."""
+    table = {"response": response, "where": over, "over": under}
+    sides = [claim_trials(side, table) for side in sides_of(run, table)]
+    return summarise_sides(run, table, sides)
+
+
+def _rows(run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]]) -> list[list[float]]:
     """Return a row per block and level of the other factors that all sides have: their medians."""
     fixed = {factor for key in SIDES for factor in table.get(key) or {}}
     found: list[dict[Any, list[float]]] = []
@@ -397,12 +376,12 @@ LEAST_GAIN = 1.5
 
 
 def evaluate_knee(
-    run: Run, claim: Mapping[str, Any], trials: Sequence[JudgedTrial]
+    run: Run, claim: Claim, trials: Sequence[JudgedTrial]
 ) -> tuple[MedianSummary | None, RuleResult]:
-    """Return the knee of the claim's response along its factor, and whether it is as published.
+    """Return the knee of the response along its factor, and whether it is as published.
 
-    The summary is None, and the claim does not hold, if there is no knee: the figure is the same
-    at all levels, or it still falls at the largest one. It is undecided if a level has no figure.
+    The summary is None, and the claim does not hold, if the figure is the same at all levels or
+    still falls at the largest one. It is undecided if a level has no figure.
     """
     values: dict[float, list[float]] = defaultdict(list)
     for trial in trials:

@@ -36,16 +36,7 @@ from analysis.formatting import (
     format_verdict,
 )
 from pagecage.model.published_figures import PublishedFigure
-from pagecage.report.model import (
-    Block,
-    Cell,
-    Heading,
-    Paragraph,
-    Report,
-    Table,
-    Tone,
-    make_table,
-)
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +45,6 @@ _SHORT_TEXT = 24
 
 
 def claims_table(run: Run) -> pd.DataFrame:
-    """Return the claims for which the run has a figure: published, measured, verdict and reason."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -63,7 +53,6 @@ def claims_table(run: Run) -> pd.DataFrame:
 
 
 def silent_table(run: Run) -> pd.DataFrame:
-    """Return the claims for which the run has no figure, and the reasons."""
     import pandas as pd
 
     silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
@@ -96,12 +85,11 @@ def _unbroken(text: str) -> str:
 
 
 def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
-    """Return the experiment's published figures that no run can test, grouped by reason."""
     import pandas as pd
 
     found: dict[str, list[PublishedFigure]] = {}
     for row in rows:
-        if row.untestable and run.plan["experiment"] in row.experiments:
+        if row.untestable and run.experiment in row.experiments:
             found.setdefault(row.untestable, []).append(row)
     return pd.DataFrame(
         [
@@ -121,14 +109,12 @@ _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
 
 def contradiction_sentence(results: Sequence[ClaimResult]) -> str:
-    """Return how many published figures a run contradicts, and their ids; empty if none."""
     count, found = _contradictions(results)
     ids = ", ".join(claim.id for claim in found)
     return " ".join([f"{count}: {ids}.", *contradiction_sentences(found)]) if found else ""
 
 
 def contradiction_html(run: Run) -> str:
-    """Return the notice as a box whose ids link to the rows of the claims; empty if none."""
     count, found = _contradictions(evaluate_claims(run))
     if not found:
         return ""
@@ -151,12 +137,10 @@ def _contradictions(results: Sequence[ClaimResult]) -> tuple[str, list[ClaimResu
 
 
 def with_anchors(table: str) -> str:
-    """Return the HTML of a table of claims with an anchor at each id."""
     return _CLAIM_CELL.sub(r'<td id="claim-\1">\1</td>', table)
 
 
 def ratio_sections(run: Run) -> Iterator[Block]:
-    """Yield each table of ratios with its title; nothing if the definition has none."""
     for table in ratio_tables(run):
         about = table.about
         if table.published is not None:
@@ -198,7 +182,6 @@ _GROUPED = ("untestable", "not_run")
 
 
 def scorecard_report(scored: HostedScorecard) -> Report:
-    """Return the report: the rows of each experiment, then the totals, and last the headline."""
     blocks: list[Block] = []
     card = scored.card
     totals = card.totals()
@@ -209,7 +192,18 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         measured = [row for row in rows if row.verdict not in _GROUPED]
         if measured:
             columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
-            blocks.append(make_table(columns, map(_row, measured)))
+            lines: list[list[str | Cell]] = [
+                [
+                    row.id,
+                    break_at_semicolons(row.says),
+                    format_published(row.published, row.unit),
+                    format_scored_measurement(row),
+                    Cell(format_verdict(row.verdict), row.counts_as, tone=TONES[row.verdict]),
+                    Cell(row.reason, tone="soft"),
+                ]
+                for row in measured
+            ]
+            blocks.append(make_table(columns, lines))
         groups: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if row.verdict in _GROUPED:
@@ -225,7 +219,6 @@ def scorecard_report(scored: HostedScorecard) -> Report:
 
 
 def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return a table with a row for each name, and a column for each verdict that occurs."""
     shown = [verdict for verdict in VERDICTS if any(of[verdict] for of in counts.values())]
     lines: list[list[str | Cell]] = [
         [
@@ -244,8 +237,8 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
         return
     rows = [
         [
-            other.run.plan["experiment"],
-            other.run.plan["run_id"],
+            other.run.experiment,
+            other.run.run_id,
             other.machine,
             str(len(other.same)),
             ", ".join(other.different) or "–",
@@ -256,17 +249,6 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
     heads = ["experiment", "run", "machine", "verdicts as here", "other verdict", "decided there"]
     yield Heading("Other machines")
     yield make_table(heads, rows)
-
-
-def _row(row: ScoredClaim) -> list[str | Cell]:
-    return [
-        row.id,
-        break_at_semicolons(row.says),
-        format_published(row.published, row.unit),
-        format_scored_measurement(row),
-        Cell(format_verdict(row.verdict), row.counts_as, tone=TONES.get(row.verdict, "plain")),
-        Cell(row.reason, tone="soft"),
-    ]
 
 
 def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
@@ -283,7 +265,6 @@ def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
 
 
 def verdict_words(verdict: str) -> str:
-    """Return a verdict in words."""
     return verdict.replace("_", " ")
 
 
@@ -310,8 +291,6 @@ class Column:
 
 
 def columns(scored: HostedScorecard) -> tuple[Column, ...]:
-    """Return the columns, in the order of the table."""
-
     def host(row: ScoredClaim) -> str:
         name = scored.host_class(row)
         return "–" if name == WITHOUT_RUN else name

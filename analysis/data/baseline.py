@@ -15,7 +15,7 @@ from typing import Any
 from analysis.data.load import JudgedTrial, Run, series_of
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.json_codec import from_line
-from pagecage.model.record import RECORD_VERSION, Record, record_from_json
+from pagecage.model.record import RECORD_VERSION, record_from_json
 from pagecage.model.run_files import MOST_PLAN_BYTES, require_factors
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.whole_files import document_sha256
@@ -46,14 +46,18 @@ _RECORDED = (
 
 
 def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
-    """Return a run's baseline as plain data, with these responses."""
     planned = {trial["trial_id"]: trial for trial in run.plan["trials"]}
     treatments: dict[str, dict[str, Any]] = {}
     for trial in run.trials:
-        key = json.dumps(dict(trial.record.treatment))
-        about = planned[trial.record.trial_id]
-        entry = treatments.setdefault(key, _treatment(trial.record, about))
-        entry["trials"].append(_trial(trial, responses))
+        about, levels = planned[trial.record.trial_id], dict(trial.record.treatment)
+        cage = about.get("cage") or {}
+        entry = {
+            "treatment": levels,
+            "cage": {key: cage[key] for key in ("name", "properties") if key in cage},
+            **{key: about.get(key) for key in _TRIAL},
+            "trials": [],
+        }
+        treatments.setdefault(json.dumps(levels), entry)["trials"].append(_trial(trial, responses))
     kept = {key: run.definition[key] for key in _DEFINITION if key in run.definition}
     baseline = {
         "baseline_version": BASELINE_VERSION,
@@ -61,25 +65,19 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
         "definition": (
             kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
         ),
-        "facts": [_facts(facts) for facts in run.facts],
+        "facts": [
+            {key: facts[key] for key in _FACTS if key in facts}
+            | {"disk": {key: disk[key] for key in _DISK if key in disk}}
+            for facts in run.facts
+            for disk in (facts.get("disk") or {},)
+        ],
         "treatments": list(treatments.values()),
     }
     return {**baseline, "baseline_sha256": baseline_sha256(baseline)}
 
 
 def baseline_sha256(baseline: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a baseline without its own digest."""
     return document_sha256(baseline, "baseline_sha256")
-
-
-def _treatment(record: Record, planned: Mapping[str, Any]) -> dict[str, Any]:
-    cage = planned.get("cage") or {}
-    return {
-        "treatment": dict(record.treatment),
-        "cage": {key: cage[key] for key in ("name", "properties") if key in cage},
-        **{key: planned.get(key) for key in _TRIAL},
-        "trials": [],
-    }
 
 
 def _trial(trial: JudgedTrial, responses: Sequence[str]) -> dict[str, Any]:
@@ -99,17 +97,8 @@ def _trial(trial: JudgedTrial, responses: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    disk = facts.get("disk") or {}
-    kept = {key: facts[key] for key in _FACTS if key in facts}
-    return kept | {"disk": {key: disk[key] for key in _DISK if key in disk}}
-
-
 def load_baseline(path: Path) -> Run:
-    """Return the run of a baseline file.
-
-    Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
-    """
+    """Return the run of a baseline; its trials have no evidence, only their verdict."""
     hint = "pagecage compare RUN --save-baseline FILE"
     try:
         if path.stat().st_size > MOST_PLAN_BYTES:

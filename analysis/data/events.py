@@ -61,10 +61,7 @@ def decode(text: str) -> Counter[int]:
 
 
 def _numbers(payload: bytes) -> Iterator[int]:
-    """Decode ZigZag LEB128 numbers: seven bits a byte, lowest first, at most nine bytes.
-
-    The lowest bit of a number is its sign.
-    """
+    """Decode ZigZag LEB128: seven bits a byte, lowest first, at most nine bytes, sign lowest."""
     value, shift = 0, 0
     for byte in payload:
         last = shift == 56
@@ -98,7 +95,7 @@ def events_in_measured_part(
     key: Callable[[Mapping[str, Any]], Any],
     collector: str = "bpftrace",
 ) -> Counter[Any]:
-    """Count a probe's events from `go` on, by `key`. The counts in the trace are cumulative."""
+    """Count a probe's events from `go` on, by `key`; counts in the trace are cumulative."""
     if not trial.record.measured:
         return Counter()
     lines, start = (
@@ -143,11 +140,10 @@ COLUMNS = (
 
 
 def fault_event_table(run: Run) -> pd.DataFrame:
-    """Return one row per treatment with a traced fault, and the frequent values of each column.
+    """Return one row per treatment with a traced fault, and each column's frequent values.
 
-    Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty; so is
-    a column that the trace of an older version lacks. Where the attached probes could not tell, the
-    cell says so.
+    Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty. Where
+    the attached probes could not tell, the cell says so.
     """
     import pandas as pd
 

@@ -24,48 +24,56 @@ SHORT_SECONDS = 3.0
 
 
 def trial_frame(run: Run) -> pd.DataFrame:
-    """Return one row per trial: factors, outcome, responses, verdicts and reasons for exclusion."""
-    columns = [_trial_columns(trial) for trial in run.trials]
-    if clash := set(run.factors) & set(columns[0]):
-        raise PagecageError(
-            f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
-        )
-    records = [trial.record for trial in run.trials]
-    return pd.DataFrame(
-        {**record.treatment, **of_trial, **record.response}
-        for record, of_trial in zip(records, columns, strict=True)
-    )
-
-
-def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
-    record, verdicts = trial.record, trial.verdicts
-    return {
-        "trial_id": record.trial_id,
-        "treatment": treatment_label(record.treatment),
-        "repeat": record.repeat,
-        "position": record.position,
-        "attempt": record.attempt,
-        "outcome": record.outcome,
-        "is_included": trial.is_included,
-        "reasons": "; ".join(verdicts.reasons),
-        "limits": ", ".join(f"{limit_title(limit)} {limit.verdict}" for limit in verdicts.limits),
-        "cache_state": verdicts.cache_state_reached.verdict,
-        "host_quiet": verdicts.host_quiet.verdict,
-        "binding_limit": verdicts.binding_limit.verdict,
-        "floor_closeness": verdicts.floor.closeness,
-        "error": record.error or "",
-    }
+    """Return one row per trial: factors, outcome, responses, verdicts, reasons for exclusion."""
+    rows = []
+    for trial in run.trials:
+        record, verdicts = trial.record, trial.verdicts
+        limits = (f"{limit_title(limit)} {limit.verdict}" for limit in verdicts.limits)
+        row = {
+            "trial_id": record.trial_id,
+            "treatment": treatment_label(record.treatment),
+            "repeat": record.repeat,
+            "position": record.position,
+            "attempt": record.attempt,
+            "outcome": record.outcome,
+            "is_included": trial.is_included,
+            "reasons": "; ".join(verdicts.reasons),
+            "limits": ", ".join(limits),
+            "cache_state": verdicts.cache_state_reached.verdict,
+            "host_quiet": verdicts.host_quiet.verdict,
+            "binding_limit": verdicts.binding_limit.verdict,
+            "floor_closeness": verdicts.floor.closeness,
+            "error": record.error or "",
+        }
+        if clash := set(run.factors) & set(row):
+            raise PagecageError(
+                f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
+            )
+        rows.append({**record.treatment, **row, **record.response})
+    return pd.DataFrame(rows)
 
 
 def trace_frame(run: Run) -> pd.DataFrame:
     """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
-    names = parts[0][1] if parts else {}
-    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in names}
-    if not columns or not len(columns["t"]):
+    if not any(len(part["t"]) for _, part in parts):
         return pd.DataFrame(columns=[*_trial_identity(run.trials[0]), "seconds"])
     lengths = [len(part["t"]) for _, part in parts]
-    return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
+    columns: dict[str, Any] = {}
+    for name in (*_trial_identity(run.trials[0]), "measured_seconds"):
+        values = [
+            {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}[name]
+            for trial, _ in parts
+        ]
+        # Text columns are categorical, because there are many rows and few trials.
+        code_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        codes = np.repeat([code_by_value[value] for value in values], lengths)
+        is_text, names = isinstance(values[0], str), pd.Index(list(code_by_value))
+        columns[name] = (
+            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+        )
+    rates = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}
+    return pd.DataFrame({**columns, **rates})
 
 
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
@@ -107,28 +115,6 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     }
 
 
-def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
-    """Return the columns that identify a trial, repeated for each of its rows.
-
-    Text columns are categorical, because there are many rows and few trials.
-    """
-    identities = [
-        {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
-        for trial in trials
-    ]
-    columns: dict[str, Any] = {}
-    for name in identities[0]:
-        values = [one[name] for one in identities]
-        codes_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
-        codes = np.repeat([codes_by_value[value] for value in values], lengths)
-        is_text = isinstance(values[0], str)
-        names = pd.Index(list(codes_by_value))
-        columns[name] = (
-            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
-        )
-    return columns
-
-
 def iostat_frame(run: Run) -> pd.DataFrame:
     """Return iostat's samples of the measured disk, one row per second.
 
@@ -162,7 +148,6 @@ def iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
 
 
 def vmtouch_frame(run: Run) -> pd.DataFrame:
-    """Return vmtouch's residency bars over time, sixty characters each."""
     return _stack(run, lambda r, t: iter(read_lines(r.path, t.record, "vmtouch")), "t")
 
 
@@ -264,7 +249,6 @@ _COLUMNS = ("collector", "field", "seconds", "measured_seconds", "value")
 
 
 def own_collector_names(run: Run) -> list[str]:
-    """Return the collectors of the definition, in its order."""
     return list(_custom_collectors(run))
 
 
@@ -278,11 +262,7 @@ def _custom_collectors(run: Run) -> dict[str, bool]:
 
 
 def own_frame(run: Run) -> pd.DataFrame:
-    """Return one row per number that a collector of the definition printed.
-
-    `seconds` counts from `go`. A trial without a measured part has no rows. A line of a trace that
-    is no JSON object has no numbers.
-    """
+    """Return one row per number that a custom collector printed; `seconds` counts from `go`."""
     rows = []
     for trial in run.trials:
         if (measured := trial.record.measured) is None:

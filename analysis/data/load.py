@@ -7,7 +7,7 @@ import re
 import tempfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,12 @@ _SCALE = {
     "kB": 1e3,
     "MB": 1e6,
     "GB": 1e9,
-    "KiB": 1024.0,
-    "MiB": 1024.0**2,
-    "GiB": 1024.0**3,
     "K": 1024.0,
     "k": 1024.0,
+    "KiB": 1024.0,
     "M": 1024.0**2,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
     "us": 1e-6,
     "ms": 1e-3,
     "s": 1.0,
@@ -50,10 +50,7 @@ _FULL = 0.75
 
 
 def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
-    """Return the levels as numbers ("4KiB", "ra128", "none" as 0).
-
-    None unless every level is a number, and all numbers differ.
-    """
+    """Return the levels as numbers ("4KiB", "ra128", "none" as 0), if all are different ones."""
     found, before = {}, set()
     for level in levels:
         match = _NUMBER.match(level)
@@ -68,7 +65,6 @@ def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
 
 
 def sort_levels(levels: Sequence[str]) -> list[str]:
-    """Return numeric levels sorted by value, and other levels in the definition's order."""
     known = numeric_levels(levels)
     return sorted(levels, key=lambda level: known[level]) if known else list(levels)
 
@@ -88,10 +84,7 @@ class TableLayout:
 def table_layout(
     factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]
 ) -> TableLayout:
-    """Return the table layout of the planned treatments.
-
-    The last factor goes across if its levels fit a page and few cells stay empty.
-    """
+    """Return the table layout: the last factor goes across if it fits and few cells stay empty."""
     treatments = list(planned)
     used = {
         name: [level for level in factors[name] if any(t[name] == level for t in treatments)]
@@ -130,10 +123,7 @@ class Series:
 
 
 def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
-    """Return the columns of `sampler.jsonl`.
-
-    A disk that the slice has not used yet has an empty `io`, which counts as 0.
-    """
+    """Return the columns of `sampler.jsonl`; an unused disk has an empty `io`, counted as 0."""
     samples = list(rows)
 
     def column(*keys: str) -> array[float]:
@@ -156,6 +146,8 @@ def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
 
 
 Treatment = Mapping[str, str]
+Claim = Mapping[str, Any]
+"""A claim, a finding or another table of a definition, with its keys."""
 
 _MALFORMED_RECORD_ERRORS = (AttributeError, LookupError, ArithmeticError, TypeError, ValueError)
 """Exceptions raised for a record whose outline is valid but whose contents are not."""
@@ -193,19 +185,18 @@ class JudgedTrial:
 
     @property
     def is_valid_apart_from_noise(self) -> bool:
-        """True if no reason other than host noise excludes it.
-
-        The flags that a kernel passes do not depend on other activity on the host.
-        """
-        return self.verdicts.is_data_point and all(
-            r.startswith("host not quiet") for r in self.verdicts.reasons
-        )
+        """True if no reason other than host noise excludes it."""
+        return self.verdicts.is_data_point and self._is_only_noise
 
     @property
     def is_ended_apart_from_noise(self) -> bool:
         """True if it ended with or without a right answer, and noise alone excludes it."""
         has_ended = self.verdicts.is_data_point or self.record.outcome == "wrong_answer"
-        return has_ended and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+        return has_ended and self._is_only_noise
+
+    @property
+    def _is_only_noise(self) -> bool:
+        return all(reason.startswith("host not quiet") for reason in self.verdicts.reasons)
 
     @property
     def is_wrong(self) -> bool:
@@ -214,7 +205,6 @@ class JudgedTrial:
 
     @property
     def is_killed(self) -> bool:
-        """True if the kernel killed it for memory, which is its answer."""
         return self.record.outcome == "oom_killed"
 
 
@@ -240,6 +230,18 @@ class Run:
         return self.path.is_file()
 
     @property
+    def run_id(self) -> str:
+        return str(self.plan["run_id"])
+
+    @property
+    def experiment(self) -> str:
+        return str(self.plan["experiment"])
+
+    @property
+    def size(self) -> str:
+        return str(self.plan["size"])
+
+    @property
     def definition(self) -> Mapping[str, Any]:
         """The experiment's definition, as it was when the run was planned."""
         definition: Mapping[str, Any] = self.plan["definition"]
@@ -252,12 +254,10 @@ class Run:
 
     @property
     def layout(self) -> TableLayout:
-        """The layout of its treatments in a table."""
         return table_layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
 
     @property
     def response(self) -> str:
-        """The name of the experiment's main response."""
         return str(self.definition.get("response", "read_seconds"))
 
     @property
@@ -268,14 +268,13 @@ class Run:
 
     def fill_places(self, text: str) -> str:
         """Return a text of the definition with the {places} of the run's size filled in."""
-        size = (self.definition.get("sizes") or {}).get(self.plan["size"]) or {}
+        size = (self.definition.get("sizes") or {}).get(self.size) or {}
         for name, value in (size.get("places") or {}).items():
             text = text.replace(f"{{{name}}}", str(value))
         return text
 
     @property
     def is_emulated(self) -> bool:
-        """True if any trial ran on an emulated CPU."""
         return any(trial.record.emulated for trial in self.trials)
 
     @property
@@ -287,7 +286,8 @@ class Run:
 def load_run(path: Path) -> Run:
     """Load a run folder.
 
-    Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
+    Raises PagecageError for any other folder, and for a run without a record or with an invalid
+    one.
     """
     known = _JudgedRecords(path)
     plan, records = planned_and_recorded(path, known.judge_of)
@@ -327,22 +327,21 @@ def planned_and_recorded(
 
 
 class _JudgedRecords:
+    """The last records of a run's trials, each judged once."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._others: Mapping[str, Sequence[Record]] = {}
         self._known: dict[str, tuple[Verdicts, Series]] = {}
 
     def judge_of(self, last: Mapping[str, Record]) -> Judge:
-        """Return the judge of these records, the last of each trial."""
         self._others = others_by_trial(last.values())
         return self.verdicts
 
     def verdicts(self, record: Record) -> Verdicts:
-        """Return the verdicts on the last record of a trial."""
         return self.judged(record)[0]
 
     def judged(self, record: Record) -> tuple[Verdicts, Series]:
-        """Return the verdicts on the last record of a trial, and its series."""
         if record.trial_id not in self._known:
             try:
                 rows = read_lines(self._path, record, "sampler")
@@ -359,7 +358,6 @@ class _JudgedRecords:
 
 
 def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
-    """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
     table = (definition.get("sizes") or {}).get(size) or {}
     if places := {} if table.get("dataset") else table.get("places"):
         return ", ".join(f"{name} {value}" for name, value in places.items())
@@ -368,12 +366,10 @@ def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
 
 
 def excluded_trials(run: Run) -> list[JudgedTrial]:
-    """Return the trials that have an answer but are not averaged in."""
     return [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
 
 
 def with_included(run: Run, trial_ids: Collection[str]) -> Run:
-    """Return the run with these trials included, whatever their verdicts."""
     trials = tuple(
         replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids)
         for t in run.trials
@@ -382,11 +378,22 @@ def with_included(run: Run, trial_ids: Collection[str]) -> Run:
 
 
 @contextmanager
+def opened(source: Path) -> Iterator[Path]:
+    """Yield the folder of a run; a bundle is unpacked into a temporary one."""
+    if not source.is_file():
+        yield source
+        return
+    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+        unpack(source, folder := Path(scratch) / source.name.removesuffix(SUFFIX))
+        yield folder
+
+
+@contextmanager
 def bundled_runs(*places: Path) -> Iterator[list[Run]]:
     """Load the run of every bundle; a place is a bundle, or a folder of them in their order.
 
-    The runs' files exist within the context only. A folder without bundles gives no run. Raises
-    PagecageError if a place does not exist, and for an invalid bundle or run.
+    The runs' files exist within the context only. Raises PagecageError if a place does not exist,
+    and for an invalid bundle or run.
     """
     bundles: list[Path] = []
     for place in places:
@@ -395,16 +402,14 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
             hint = "pagecage export RUN --out FOLDER/FILE"
             raise PagecageError(f"{place} is not a folder or a bundle", hint)
         bundles += sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
-    with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
+    with ExitStack() as stack:
         runs = []
-        for number, bundle in enumerate(bundles):
-            target = Path(scratch) / str(number) / bundle.name.removesuffix(SUFFIX)
-            target.parent.mkdir()
-            unpack(bundle, target)
+        for bundle in bundles:
+            folder = stack.enter_context(opened(bundle))
             try:
-                runs.append(load_run(target))
+                runs.append(load_run(folder))
             except PagecageError as error:
-                reason = str(error).partition("\n")[0].replace(str(target), bundle.name)
+                reason = str(error).partition("\n")[0].replace(str(folder), bundle.name)
                 hint = f"remove {bundle}, or bundle its run again"
                 raise PagecageError(reason, hint) from None
         yield runs
@@ -418,7 +423,6 @@ VERDICTS = (
 
 
 def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
-    """Return the names of the verdicts that exclude a trial."""
     verdicts = trial.verdicts
     failed = {
         "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
@@ -465,12 +469,10 @@ def include_by_name(run: Run, names: Sequence[str]) -> Run:
 
 
 def included_by_name(run: Run) -> list[str]:
-    """Return the ids of the excluded trials that were included by name."""
     return [trial.record.trial_id for trial in run.trials if trial.is_included_by_name]
 
 
 def included_by_name_sentence(run: Run) -> str:
-    """Return a sentence that names the trials included by name; empty if there are none."""
     ids = included_by_name(run)
     trials = "an excluded trial is" if len(ids) == 1 else f"{len(ids)} excluded trials are"
     return f"{trials} included by name: {', '.join(ids)}" if ids else ""

@@ -1,4 +1,4 @@
-"""Dots and curves."""
+"""Dots and curves: trials, ratios, curves over a factor, residency and read-ahead."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from analysis.cells import treatments
 from analysis.comparison import Comparison, ComparisonRow, run_letter, varying_label
 from analysis.data.load import Run
-from analysis.figures import panels
 from analysis.figures.style import (
     COLOURS,
     GREY,
@@ -23,7 +23,7 @@ from analysis.figures.style import (
     numeric_factor,
     quantity_formatter,
 )
-from analysis.formatting import response_title, treatment_label
+from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes
 
 WIDTH = 8.6
@@ -32,6 +32,13 @@ TWO_DECADES = 100
 """A log axis that spans less has room for labels between the powers of ten."""
 ACROSS = 4
 """Panels side by side."""
+_BAR_HEIGHT = 0.08
+"""Greatest height of one bar of residency, as a share of the measured time."""
+_FEWEST_BARS = 8
+"""With fewer bars in the measured part, a time axis would be nearly empty."""
+_SHARE_BY_SIGN = {" ": 0.0, "o": 0.5, "O": 1.0}
+_MOST_NAMED = 6
+"""Number of treatments that a text names; further ones are only counted."""
 
 
 def strip_figure(
@@ -43,7 +50,8 @@ def strip_figure(
     """Draw every trial as a point, and a line at each of the values in `marks`."""
     styles = {name: one for name, one in styles.items() if name in set(trial_df["treatment"])}
     figure = Figure(figsize=(WIDTH, 1.0 + 0.34 * len(styles)))
-    axes = panels.strip(figure.subplots(), trial_df, response, styles)
+    axes = figure.subplots()
+    _draw_trials(axes, trial_df, response, styles)
     for text, value in (marks or {}).items():
         axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
         where = ("data", "axes fraction")
@@ -57,8 +65,47 @@ def strip_figure(
     return figure
 
 
+def _draw_trials(
+    axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
+) -> None:
+    """Draw one point per trial, and a stroke at the included trials' median."""
+    names = list(styles)
+    for position, (name, style) in enumerate(styles.items()):
+        rows = trial_df[trial_df["treatment"] == name]
+        values = rows.get(response, pd.Series(np.nan, index=rows.index))
+        jitter = np.linspace(-0.16, 0.16, len(rows)) if len(rows) > 1 else np.zeros(1)
+        for is_included in (True, False):
+            chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
+            if len(values[chosen]):
+                look: dict[str, Any] = {"marker": style.marker, "edgecolors": style.colour}
+                face = style.colour if is_included else "none"
+                y = position + jitter[chosen]
+                axes.scatter(values[chosen], y, 34, facecolors=face, alpha=0.85, zorder=3, **look)
+        included = values[rows["is_included"]].dropna()
+        if len(included):
+            stroke = [position - 0.34, position + 0.34]
+            axes.plot([included.median()] * 2, stroke, color=style.colour, lw=2)
+    axes.set_xscale("log" if trial_df.get(response, pd.Series(dtype=float)).min() > 0 else "linear")
+    axes.set_yticks(range(len(names)), [one.name for one in styles.values()])
+    axes.invert_yaxis()
+    killed = trial_df[trial_df["outcome"] == "oom_killed"].groupby("treatment").size()
+    for killed_name, count in killed.items():
+        text = f"killed for memory, {count} of {(trial_df['treatment'] == killed_name).sum()}"
+        where, what = (0.02, names.index(str(killed_name))), ("axes fraction", "data")
+        axes.annotate(text, where, xycoords=what, va="center", style="italic")
+
+
+def strip_alt_text(
+    trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
+) -> str:
+    """Describe the treatments with the lowest and the highest median."""
+    title, points = response_title(response), "one point per trial"
+    counted = trial_df[trial_df["is_included"]].get(response, pd.Series(dtype=float))
+    points += "" if counted.notna().any() else ", none of them included"
+    return f"{title}, {points}: {extremes(medians(trial_df, response), response, styles)}"
+
+
 def wrapped_label(name: str) -> str:
-    """Return a label with its last level on its own line, so that neighbours do not overlap."""
     head, _, last = name.rpartition(" · ")
     return f"{head}\n{last}"
 
@@ -80,16 +127,82 @@ def changing_residency(
 def residency_figure(
     shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
-    """Draw one panel per trial; None if there is no trial."""
     if not shown:
         return None
     figure = Figure(figsize=(WIDTH, 3.4 * -(-len(shown) // ACROSS)), layout="constrained")
     stacks = stacked_axes(figure, len(shown), ["seconds since go"])
     for [axes], (name, rows) in zip(stacks, shown.items(), strict=True):
-        panels.residency(axes, rows, styles[name].colour)
+        draw_residency(axes, rows, styles[name].colour)
         axes.set_title(wrapped_label(styles[name].name))
         axes.set_xlabel("position in the file, %")
     return figure
+
+
+def draw_residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> None:
+    """Draw the residency bars of one trial below one another; lines mark `go` and `end`.
+
+    Many bars are placed at their times, each as high as the time it represents. Few bars have equal
+    heights, each labelled with its time.
+    """
+    bars = vmtouch_df.sort_values("seconds")
+    end, times = float(bars["measured_seconds"].iloc[0]), bars["seconds"].to_numpy()
+    rows = [[_SHARE_BY_SIGN.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
+    is_short = ((times >= 0) & (times <= end)).sum() < _FEWEST_BARS
+    place = _bars_of_equal_height if is_short else _bars_at_times
+    edges, picture = place(axes, times, rows, end, colour)
+    rgb = to_rgb(colour)
+    axes.pcolormesh(
+        np.linspace(0, 100, 61),
+        edges,
+        picture,
+        cmap=LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)]),
+        vmin=0,
+        vmax=1,
+        rasterized=True,
+    )
+    axes.grid(visible=False)
+
+
+def _bars_at_times(
+    axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
+) -> tuple[np.ndarray, np.ndarray]:
+    gaps = np.concatenate([[np.inf], np.diff(times), [np.inf]])
+    reach = np.minimum(gaps, _BAR_HEIGHT * end) / 2
+    picture = np.full((2 * len(rows) - 1, 60), np.nan)
+    picture[::2] = rows
+    for moment in (0.0, end):
+        axes.axhline(moment, color=colour, lw=0.9)
+    axes.set_ylim(end * 1.1, -0.1 * end)
+    return np.stack([times - reach[:-1], times + reach[1:]], axis=1).ravel(), picture
+
+
+def _bars_of_equal_height(
+    axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Show the last bar before `go`, all up to `end`, and the first one after it."""
+    first = max(0, int((times < 0).sum()) - 1)
+    last = min(len(times), int((times <= end).sum()) + 1)
+    shown = times[first:last]
+    picture = np.full((2 * len(shown) - 1, 60), np.nan)
+    picture[::2] = rows[first:last]
+    edges = np.stack([np.arange(len(shown)) + 0.06, np.arange(len(shown)) + 0.94], axis=1).ravel()
+    for moment in (0.0, end):
+        axes.axhline(float((shown <= moment).sum()), color=colour, lw=0.9, ls=(0, (4, 2)))
+    axes.set_yticks(np.arange(len(shown)) + 0.5, [f"{moment:.3g}" for moment in shown])
+    axes.set_ylim(len(shown), 0)
+    return edges, picture
+
+
+def residency_alt_text(
+    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
+) -> str:
+    parts = []
+    for name, rows in shown.items():
+        shares = rows.sort_values("seconds")["resident_pages"] / rows["total_pages"].max()
+        first, most, last = shares.iloc[0], shares.max(), shares.iloc[-1]
+        described = f"{first:.0%} at first, {most:.0%} at most, {last:.0%} at last"
+        parts.append(f"{styles[name].name}: {described}")
+    return f"Resident share of the data over time. {first_of(parts)}"
 
 
 def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list[Axes]]:
@@ -113,24 +226,42 @@ def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list
 def readahead_figure(
     readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle], page_bytes: int
 ) -> Figure | None:
-    """Draw the sizes of the kernel's read-ahead requests, in pages, by treatment."""
+    """Draw the read-ahead requests, in pages; a dot's area is the share of its size."""
     if readahead_df.empty:
         return None
     names = [name for name in styles if name in set(readahead_df["treatment"])]
     figure = Figure(figsize=(WIDTH, 1.2 + 0.52 * len(names)))
-    axes = panels.readahead(figure.subplots(), readahead_df, styles)
+    axes = figure.subplots()
+    for position, name in enumerate(names):
+        counts = readahead_df[readahead_df["treatment"] == name].groupby("pages")["count"].sum()
+        shares, y = counts / counts.sum(), [position] * len(counts)
+        axes.scatter(counts.index, y, s=30 + 420 * shares, color=styles[name].colour, alpha=0.75)
+        for pages, share in shares[shares >= 0.05].items():
+            text, at = f"{100 * share:.0f} %", (float(str(pages)), position)
+            look: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 13)}
+            axes.annotate(text, at, ha="center", fontsize=8, **look)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
+    axes.set_yticks(range(len(names)), [styles[name].name for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.7)
     axes.set_xlabel(f"pages per request ({format_bytes(page_bytes)} each)")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return figure
 
 
+def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+    parts = []
+    for name, rows in readahead_df.groupby("treatment", sort=False):
+        counts = rows.groupby("pages")["count"].sum()
+        share = f"{counts.max() / counts.sum():.0%}"
+        parts.append(f"{styles[str(name)].name}: {counts.idxmax()} pages in {share}")
+    return f"Most frequent read-ahead request: {first_of(parts)}"
+
+
 def curve_figure(
     run: Run, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
-    """Draw the response over the numeric factor, one line per combination of the other factors.
-
-    None without a numeric factor.
-    """
+    """Draw the response over the numeric factor, a line per combination of the others."""
     numeric = numeric_factor(run)
     if numeric is None or response not in trial_df:
         return None
@@ -140,19 +271,20 @@ def curve_figure(
         return None
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     least = min((value for value in values.values() if value > 0), default=1.0)
-    axes, positions = (
-        figure.subplots(),
-        ({level: value or least / 2 for level, value in values.items()}),
-    )
+    axes, positions = figure.subplots(), {level: at or least / 2 for level, at in values.items()}
     for name, rows in lines.items():
-        _draw_curve(axes, rows, factor, positions, response, styles, name)
+        x, ones = rows[factor].map(positions), [styles[name] for name in rows["treatment"]]
+        is_one_group, first = len({one.number for one in ones}) == 1, ones[0]
+        marker, colours = first.curve_marker, [one.colour for one in ones]
+        axes.scatter(x, rows[response], s=22, marker=marker, c=colours, alpha=0.6, zorder=3)
+        middle = rows.groupby(x)[response].median().sort_index()
+        look: dict[str, Any] = {"ls": first.curve_line, "lw": 1.6, "ms": 5, "label": name}
+        look |= {"marker": marker if is_one_group else ""}
+        axes.plot(middle.index, middle, color=first.colour if is_one_group else GREY, **look)
     has_zero = any((rows[response] <= 0).any() for rows in lines.values())
     axes.set_xscale("log")
     axes.set_yscale("linear" if has_zero else "log")
-    axes.xaxis.set_major_locator(FixedLocator(list(positions.values())))
-    axes.xaxis.set_minor_locator(FixedLocator([]))
-    names = {position: level for level, position in positions.items()}
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+    format_levels(axes, {position: level for level, position in positions.items()})
     format_value_axis(axes, response)
     axes.set_xlabel(factor.replace("_", " "))
     axes.set_ylabel(response_title(response))
@@ -160,8 +292,14 @@ def curve_figure(
     return figure
 
 
+def format_levels(axes: Axes, names: Mapping[float, str]) -> None:
+    """Label the horizontal axis at these positions alone."""
+    axes.xaxis.set_major_locator(FixedLocator(list(names)))
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+
+
 def label_lines(axes: Axes) -> None:
-    """Write the name of each line at its right end, moved apart where lines end close together."""
     named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     lines = [line for line in named if np.size(line.get_xdata())]
     points = [np.asarray(line.get_xydata()) for line in lines]
@@ -191,7 +329,7 @@ _LABEL_HEIGHT = 0.055
 def curve_lines(
     run: Run, trial_df: pd.DataFrame, response: str, factor: str
 ) -> dict[str, pd.DataFrame]:
-    """Return the included trials with the response, by the levels of all factors not on the axis.
+    """Return the included trials with the response, by the levels of all other factors.
 
     Lines are in the plan's order; a line with a single point on the axis is left out.
     """
@@ -208,30 +346,22 @@ def curve_lines(
     return {name: one for name, one in found.items() if len(one) and one[factor].nunique() > 1}
 
 
-def _draw_curve(
-    axes: Axes,
-    rows: pd.DataFrame,
-    factor: str,
-    positions: Mapping[str, float],
-    response: str,
-    styles: Mapping[str, TreatmentStyle],
-    name: str,
-) -> None:
-    """Draw one point per trial and a line through the medians."""
-    point_styles = [styles[name] for name in rows["treatment"]]
-    is_one_group = len({one.number for one in point_styles}) == 1
-    first, x = point_styles[0], rows[factor].map(positions)
-    marker, colours = first.curve_marker, [one.colour for one in point_styles]
-    axes.scatter(x, rows[response], s=22, marker=marker, c=colours, alpha=0.6, zorder=3)
-    middle = rows.groupby(x)[response].median().sort_index()
-    colour = first.colour if is_one_group else GREY
-    look: dict[str, Any] = {"ls": first.curve_line, "lw": 1.6, "ms": 5}
-    look |= {"marker": marker if is_one_group else "", "label": name}
-    axes.plot(middle.index, middle, color=colour, **look)
+def curve_alt_text(
+    lines: Mapping[str, pd.DataFrame], factor: str, levels: Sequence[str], response: str
+) -> str:
+    """Describe the first and the last point of each line."""
+    parts = []
+    for name, rows in lines.items():
+        medians = rows.groupby(factor)[response].median()
+        first, *_, last = [level for level in levels if level in medians.index]
+        ends = ", ".join(
+            f"{format_quantity(response, medians[level])} at {level}" for level in (first, last)
+        )
+        parts.append(f"{name}: {ends}" if name else ends)
+    return f"{response_title(response)} over {factor.replace('_', ' ')}: {first_of(parts)}"
 
 
 def format_value_axis(axes: Axes, response: str) -> None:
-    """Format the axis of a response; a log axis gets more labels if it spans few decades."""
     axes.yaxis.set_major_formatter(quantity_formatter(response))
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
@@ -257,10 +387,7 @@ _RUN_COLOURS = tuple(COLOURS[position] for position in (0, 4, 2, 3, 5, 1, 6))
 
 
 def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figure | None:
-    """Draw the ratios with intervals on a log axis, and the noise floor as a band around 1.
-
-    None without ratios.
-    """
+    """Draw the ratios with intervals on a log axis, and the noise floor as a band around 1."""
     rows = [row for row in rows if any(one.ratio and one.ratio.low > 0 for one in row.changes)]
     if not rows:
         return None
@@ -289,3 +416,41 @@ def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figur
     axes.invert_yaxis()
     draw_legend(axes, is_needed=count > 1)
     return figure
+
+
+def medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:
+    """Return medians by treatment, over included trials, or over all if none is included."""
+    if response not in trial_df:
+        return {}
+    counted = trial_df[trial_df["is_included"] & trial_df[response].notna()]
+    rows = trial_df if counted.empty else counted
+    return {
+        str(name): float(value)
+        for name, value in rows.groupby("treatment")[response].median().dropna().items()
+    }
+
+
+def extremes(
+    found: Mapping[str, float], response: str, styles: Mapping[str, TreatmentStyle]
+) -> str:
+    """Name the treatments with the least and the greatest figure."""
+    if not found:
+        return "no trial is included"
+    order = sorted(found, key=lambda name: found[name])
+    first, last = order[0], order[-1]
+    least, most = (
+        f"{styles[one].name} {format_quantity(response, found[one])}" for one in (first, last)
+    )
+    if first == last:
+        return least
+    if found[first] <= 0:
+        return f"least {least}, most {most}"
+    ratio = found[last] / found[first]
+    times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+    return f"least {least}, most {most}, {times} times as much"
+
+
+def first_of(parts: Sequence[str]) -> str:
+    """Join the first sentences; further ones are only counted."""
+    rest = len(parts) - _MOST_NAMED
+    return "; ".join([*parts[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])

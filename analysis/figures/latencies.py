@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -19,7 +20,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, draw_legend, format_value_axis, label_lines
+from analysis.figures.charts import (
+    WIDTH,
+    draw_legend,
+    extremes,
+    format_value_axis,
+    label_lines,
+    medians,
+)
 from analysis.figures.style import MOST_GROUPS, TreatmentStyle
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
@@ -92,7 +100,7 @@ def tail_distribution(counts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def latency_figures(
     trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> dict[str, Figure]:
-    """Draw one figure per latency metric; both axes are logarithmic, with the tail on the right."""
+    """Draw one figure per latency metric; both axes are logarithmic, the tail is on the right."""
     columns_by_metric = {
         metric.rpartition("_")[0]: named
         for metric, named in percentile_responses(list(trial_df.columns)).items()
@@ -187,3 +195,23 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
             like.set_linestyle(line.get_linestyle())
             like.set_marker(str(line.get_marker()))
     draw_legend(last)
+
+
+def latency_alt_text(
+    metric: str,
+    trial_df: pd.DataFrame,
+    latency_df: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
+) -> str:
+    """Describe the lowest and highest latency that one in a hundred exceeds."""
+    counted = latency_df[latency_df["is_included"] & (latency_df["what"] == metric)]
+    found = {}
+    for name, rows in counted.groupby("treatment", sort=False):
+        values, shares = tail_distribution(rows)
+        found[str(name)] = float(values[shares >= 0.01][-1])
+    named = itertools.chain.from_iterable(percentile_responses(list(trial_df.columns)).values())
+    column = next((column for column in named if column.startswith(f"{metric}_p99_")), None)
+    if column:
+        found = {**medians(trial_df, column), **found}
+    ends = extremes(found, column or "x_us", styles)
+    return f"Percentiles of {metric.replace('_', ' ')}; exceeded by one in a hundred: {ends}"

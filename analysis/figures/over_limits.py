@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from analysis.figures.charts import WIDTH, draw_legend, format_value_axis
+from analysis.figures.charts import WIDTH, draw_legend, format_levels, format_value_axis
 from analysis.figures.style import COLOURS, GREY, INK, TreatmentStyle, mark_value
-from analysis.formatting import response_title
+from analysis.formatting import format_quantity, response_title
 from analysis.memory import MemoryRun, memory_points
-from analysis.sweep import Sweep, SweepPoint
+from analysis.sweep import Sweep, SweepPoint, sweep_sentences
 from pagecage.units import format_bytes, format_seconds
 
 _THROUGH = {
@@ -29,10 +29,6 @@ _THROUGH = {
 def sweep_figure(
     sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
-    """Draw figures over the limit on the left, throughput on the right, and the knee as a line.
-
-    The figures are times, or those of a service's response. None below two measured values.
-    """
     points = [point for point in sweep.points if point.measured is not None]
     if len(points) < 2:
         return None
@@ -48,9 +44,7 @@ def sweep_figure(
         _draw_throughput(panels[1], points, trial_df, factor, through, colours)
     names = {point.value: point.name for point in sweep.points}
     for axes in panels:
-        axes.xaxis.set_major_locator(FixedLocator(list(names)))
-        axes.xaxis.set_minor_locator(FixedLocator([]))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+        format_levels(axes, names)
         axes.set_xlabel(sweep.property)
         if sweep.knee.value:
             mark_value(axes, sweep.knee.value, "knee", size=8.5)
@@ -96,11 +90,19 @@ def _draw_throughput(
     axes.set_ylabel(response_title(response))
 
 
-def memory_figure(found: MemoryRun) -> Figure | None:
-    """Draw the time on the left and the refaults on the right, with the needs as lines.
+def sweep_alt_text(sweep: Sweep) -> str:
+    timed = [(point.level, point.measured) for point in sweep.points if point.measured is not None]
+    response = sweep.response or "read_seconds"
+    first, last = (
+        f"{format_quantity(response, figure)} at {level}" for level, figure in (timed[0], timed[-1])
+    )
+    figure = response_title(sweep.response) if sweep.response else "Time"
+    conclusions = " ".join(sweep_sentences(sweep))
+    return f"{figure} and throughput over {sweep.property}: {first}, {last}. {conclusions}"
 
-    The reference is drawn at the memory that it used. None below two levels.
-    """
+
+def memory_figure(found: MemoryRun) -> Figure | None:
+    """Draw time and refaults, with the needs as lines and the reference at its own memory."""
     points = memory_points(found)
     if len(points) < 2:
         return None
@@ -133,17 +135,13 @@ def memory_figure(found: MemoryRun) -> Figure | None:
     refaults.set_ylim(bottom=0)
     refaults.set_ylabel("pages read again")
     for axes in (times, refaults):
-        _format_axis(axes)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("MemoryMax")
+        draw_legend(axes, inside=True)
     return figure
 
 
 def _draw(axes: Axes, pairs: Sequence[tuple[float, float]], **look: Any) -> None:
     axes.plot([x for x, _ in pairs], [y for _, y in pairs], **look)
-
-
-def _format_axis(axes: Axes) -> None:
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("MemoryMax")
-    draw_legend(axes, inside=True)

@@ -81,7 +81,6 @@ class TreatmentStyle:
 
     @property
     def curve_line(self) -> Any:
-        """The dashes of a curve."""
         return LINES[(self.number // len(COLOURS) + self.turn) % len(LINES)]
 
 
@@ -131,7 +130,6 @@ def numeric_factor(run: Run) -> tuple[str, dict[str, float]] | None:
 
 
 def quantity_formatter(response: str) -> FuncFormatter:
-    """Return a formatter of ticks that writes the response's figures with their unit."""
     return FuncFormatter(lambda value, _: format_quantity(response, value))
 
 
@@ -164,18 +162,15 @@ def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int,
 
 @contextmanager
 def drawing_style() -> Iterator[None]:
-    """Apply the common style within the context."""
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
         yield
 
 
 def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
-    """Return the figure as SVG to embed in a page, in the page's text colour.
+    """Return the figure as SVG in the page's text colour; `alt` is HTML.
 
-    `alt` is HTML.
-
-    Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn
-    and fits the page's width. With `is_tight` False it keeps its own size.
+    Metadata is left out, so that equal figures have equal text. With `is_tight` it is cut to what
+    is drawn and fits the page's width.
     """
     out, bounds = StringIO(), None
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -1,27 +1,35 @@
-"""Timelines of treatments: quantities one below the other, treatments side by side."""
+"""Pictures over time: disk traffic, memory and custom collectors; treatments side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
-from analysis.figures import panels
-from analysis.figures.charts import ACROSS, WIDTH, stacked_axes, wrapped_label
-from analysis.figures.style import TreatmentStyle, quantity_formatter
-from analysis.formatting import treatment_label
+from analysis.figures.charts import ACROSS, WIDTH, first_of, stacked_axes, wrapped_label
+from analysis.figures.style import GREY, INK, TreatmentStyle, quantity_formatter
+from analysis.formatting import format_quantity, treatment_label
 
-MIN_BYTES = 1_000_000
+_MIN_BYTES = 1_000_000
 """Treatments that transfer fewer bytes have no timeline."""
-_PANEL_INCHES = 1.95
 _MIN_STALL = 0.02
 """A stall is drawn only if its share of the time exceeds this at its maximum."""
+_MOST_POINTS = 2000
+"""Greatest number of points per panel; more would fall on the same pixels."""
+_FEWEST_POINTS = 30
+"""Least number of points per trial, however many trials share a panel."""
+MOST_FIELDS = 6
+"""Fields of one collector that are drawn: the first ones that it prints."""
+_FEW_POINTS = 40
+"""With at most this many values of a collector per trial, each is marked."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +50,20 @@ class TrafficDirection:
     panels: tuple[TimelinePanel, TimelinePanel]
 
 
-READ = TrafficDirection(
-    "device_read_bytes",
-    (
-        TimelinePanel(
-            "read_bytes_per_second", "bytes_per_second", "read from the disk", "IOReadBandwidthMax"
+def _direction(verb: str, noun: str, words: str) -> TrafficDirection:
+    rate, count = f"{verb}_bytes_per_second", f"{noun}_per_second"
+    of_cap = f"IO{verb.capitalize()}"
+    return TrafficDirection(
+        f"device_{verb}_bytes",
+        (
+            TimelinePanel(rate, "bytes_per_second", words, f"{of_cap}BandwidthMax"),
+            TimelinePanel(count, count, noun, f"{of_cap}IOPSMax"),
         ),
-        TimelinePanel("reads_per_second", "reads_per_second", "reads", "IOReadIOPSMax"),
-    ),
-)
-WRITE = TrafficDirection(
-    "device_write_bytes",
-    (
-        TimelinePanel(
-            "write_bytes_per_second",
-            "bytes_per_second",
-            "written to the disk",
-            "IOWriteBandwidthMax",
-        ),
-        TimelinePanel("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
-    ),
-)
+    )
+
+
+_READ = _direction("read", "reads", "read from the disk")
+_WRITE = _direction("write", "writes", "written to the disk")
 _STATES = (
     TimelinePanel("bytes_per_io", "io_bytes", "I/O size"),
     TimelinePanel("resident_bytes", "resident_bytes", "resident"),
@@ -77,11 +78,11 @@ def timeline_treatments(
 ) -> tuple[TrafficDirection, list[str]]:
     """Return the direction with more traffic, and the treatments with enough of it to draw."""
     written, read = (
-        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ)
+        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (_WRITE, _READ)
     )
-    direction = WRITE if written > read else READ
+    direction = _WRITE if written > read else _READ
     moved = (
-        trial_df[trial_df[direction.total] > MIN_BYTES]["treatment"]
+        trial_df[trial_df[direction.total] > _MIN_BYTES]["treatment"]
         if direction.total in trial_df
         else ()
     )
@@ -97,8 +98,6 @@ def timeline_figure(
 ) -> Figure | None:
     """Draw bytes and I/Os per second of every treatment that used the disk."""
     direction, names = timeline_treatments(trial_df, trace_df, styles)
-    if not names:
-        return None
     return _draw_panels(run, names, direction.panels, trace_df, iostat_df, styles)
 
 
@@ -120,8 +119,6 @@ def state_figure(
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
     """Draw these panels: the state of memory while the disk was used."""
-    if not names or not specs:
-        return None
     return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
 
 
@@ -132,45 +129,160 @@ def _draw_panels(
     trace_df: pd.DataFrame,
     iostat_df: pd.DataFrame,
     styles: Mapping[str, TreatmentStyle],
-) -> Figure:
-    height = _PANEL_INCHES * len(specs) * -(-len(names) // ACROSS)
+) -> Figure | None:
+    if not names or not specs:
+        return None
+    height = 1.95 * len(specs) * -(-len(names) // ACROSS)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     stacks = stacked_axes(figure, len(names), [spec.words for spec in specs])
     for name, stack in zip(names, stacks, strict=True):
-        _draw_treatment(run, stack, name, specs, (trace_df, iostat_df), styles[name])
+        trials = (t for t in run.trials if treatment_label(t.record.treatment) == name)
+        first = next(trials, None)
+        caps = (first.record.cage.requested if first else None) or {}
+        rows, disk_rows = (frame[frame["treatment"] == name] for frame in (trace_df, iostat_df))
+        start, end = rows["seconds"].min(), rows["seconds"].max()
+        if not disk_rows.empty and not rows.empty:
+            disk_rows = disk_rows[disk_rows["seconds"].between(start - 0.5, end + 0.5)]
+        for axes, spec in zip(stack, specs, strict=True):
+            _draw_lines(axes, rows, disk_rows, spec.column, styles[name])
+            if cap := caps.get(spec.cap or ""):
+                axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
+                where = ("axes fraction", "data")
+                axes.annotate("cap", (1, cap), xycoords=where, va="bottom", ha="right", fontsize=8)
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(min(0.0, float(start)), float(end))
+            _shade_outside(axes, float(rows["measured_seconds"].max()))
+            top = axes.get_ylim()[1]
+            if axes.dataLim.y1 <= 0:
+                top = max(float(trace_df[spec.column].max()), 1.0)
+            axes.set_ylim(0, 1.0 if spec.response.endswith("_fraction") else top)
+        _format_stack(stack, [spec.response for spec in specs], styles[name].name, most_ticks=5)
     return figure
 
 
-def _draw_treatment(
-    run: Run,
-    column_axes: Sequence[Axes],
-    name: str,
-    specs: Sequence[TimelinePanel],
-    frames: Sequence[pd.DataFrame],
-    style: TreatmentStyle,
+def _format_stack(
+    stack: Sequence[Axes], responses: Sequence[str], title: str, most_ticks: int
 ) -> None:
-    trials = (t for t in run.trials if treatment_label(t.record.treatment) == name)
-    first = next(trials, None)
-    caps = (first.record.cage.requested if first else None) or {}
-    trace_df, iostat_df = (frame[frame["treatment"] == name] for frame in frames)
-    start, end = trace_df["seconds"].min(), trace_df["seconds"].max()
-    if not iostat_df.empty and not trace_df.empty:
-        iostat_df = iostat_df[iostat_df["seconds"].between(start - 0.5, end + 0.5)]
-    for axes, spec in zip(column_axes, specs, strict=True):
-        cap = caps.get(spec.cap or "")
-        panels.timeline(axes, trace_df, iostat_df, spec.column, style, cap)
-        axes.set_xlim(min(0.0, float(start)), float(end))
-        panels.shade_outside(axes, 0.0, float(trace_df["measured_seconds"].max()))
+    for axes, response in zip(stack, responses, strict=True):
         top = axes.get_ylim()[1]
-        if axes.dataLim.y1 <= 0:
-            top = max(float(frames[0][spec.column].max()), 1.0)
-        top = 1.0 if spec.response.endswith("_fraction") else top
-        axes.set_ylim(0, top)
-        is_binary = spec.response.endswith("_bytes")
+        is_binary = response.endswith("_bytes") and top > 4
         axes.yaxis.set_major_locator(
-            MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5)
+            MultipleLocator(2 ** math.ceil(math.log2(top / 4)))
+            if is_binary
+            else MaxNLocator(most_ticks)
         )
-        axes.yaxis.set_major_formatter(quantity_formatter(spec.response))
-        axes.tick_params(labelbottom=axes is column_axes[-1])
-    column_axes[0].set_title(wrapped_label(style.name))
-    column_axes[-1].set_xlabel("seconds since go")
+        axes.yaxis.set_major_formatter(quantity_formatter(response))
+        axes.tick_params(labelbottom=axes is stack[-1])
+    stack[0].set_title(wrapped_label(title))
+    stack[-1].set_xlabel("seconds since go")
+
+
+def _draw_lines(
+    axes: Axes, trace_df: pd.DataFrame, iostat_df: pd.DataFrame, column: str, style: TreatmentStyle
+) -> None:
+    """Draw the 10 Hz series as one line per trial, and iostat's as markers."""
+    if trials := list(_thinned(trace_df, column)):
+        lines = LineCollection(trials, colors=style.colour, linewidths=1.2, alpha=0.8, zorder=2)
+        lines.set(capstyle="projecting", joinstyle="round")
+        axes.add_collection(lines)
+        axes.autoscale_view()
+    if disks := list(_thinned(iostat_df, column)):
+        seconds, values = np.concatenate(disks).T
+        [marks] = axes.plot(seconds, values, ls="none", marker=style.marker, ms=4)
+        marks.set(markeredgecolor=style.colour, markerfacecolor="none", markeredgewidth=0.9)
+
+
+def _shade_outside(axes: Axes, end: float) -> None:
+    """Shade in pale grey what lies outside of the measured part, from 0 to `end`."""
+    low, high = axes.get_xlim()
+    for left, right in ((low, 0.0), (end, high)):
+        if left < right:
+            axes.axvspan(left, right, facecolor=GREY, alpha=0.16, lw=0, zorder=0)
+    axes.set_xlim(low, high)
+
+
+def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
+    """Yield each trial's seconds and values as rows of two.
+
+    If there are too many, only the minimum and maximum per stretch, and the last one.
+    """
+    if frame.empty:
+        return
+    points = frame[["seconds", column]].to_numpy(dtype=float)
+    groups = frame.groupby("trial_id", observed=True, sort=False).indices.values()
+    most = max(_FEWEST_POINTS, _MOST_POINTS // len(groups))
+    for positions in groups:
+        rows = points[positions]
+        if len(rows) > most:
+            stretches = most // 2
+            length = len(rows) // stretches
+            table = rows[: stretches * length, 1].reshape(stretches, length)
+            starts = length * np.arange(stretches)
+            ends = {*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1))}
+            rows = rows[sorted({*ends, len(rows) - 1})]
+        yield rows
+
+
+def timeline_alt_text(
+    trace_df: pd.DataFrame,
+    names: Sequence[str],
+    specs: Sequence[TimelinePanel],
+    styles: Mapping[str, TreatmentStyle],
+) -> str:
+    """Describe the mean of each panel in the measured part, by treatment."""
+    inside = trace_df[
+        (trace_df["seconds"] >= 0) & (trace_df["seconds"] <= trace_df["measured_seconds"])
+    ]
+    parts = []
+    for name in names:
+        rows = inside[inside["treatment"] == name]
+        figures = [
+            f"{spec.words} {format_quantity(spec.response, rows[spec.column].mean())}"
+            for spec in specs
+            if rows[spec.column].notna().any()
+        ]
+        parts.append(f"{styles[name].name}: {', '.join(figures) or 'no data'}")
+    return f"Over time, on average: {first_of(parts)}"
+
+
+def own_figure(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Figure | None:
+    """Draw the fields of one custom collector over time; None without any value."""
+    names = [name for name in styles if name in set(own_df["treatment"])]
+    if not names:
+        return None
+    fields = _drawn_fields(own_df)
+    height = 0.5 + 1.6 * len(fields) * -(-len(names) // ACROSS)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    stacks = stacked_axes(figure, len(names), [field.replace("_", " ") for field in fields])
+    for name, stack in zip(names, stacks, strict=True):
+        style, rows = styles[name], own_df[own_df["treatment"] == name]
+        end, times = float(rows["measured_seconds"].max()), rows["seconds"]
+        for axes, field in zip(stack, fields, strict=True):
+            for _, of_trial in rows[rows["field"] == field].groupby("trial_id", sort=False):
+                points = of_trial.sort_values("seconds")
+                marker = style.marker if len(points) <= _FEW_POINTS else ""
+                [line] = axes.plot(points["seconds"], points["value"], marker=marker, ms=3.5)
+                line.set(color=style.colour, linewidth=1.2, alpha=0.8)
+            axes.set_xlim(min(0.0, float(times.min())), max(end, float(times.max())))
+            _shade_outside(axes, end)
+            values = own_df[own_df["field"] == field]["value"]
+            low, high = min(0.0, float(values.min())), float(values.max())
+            margin = 0.05 * (high - low) or 1.0
+            axes.set_ylim(low - (margin if low < 0 else 0.0), high + margin)
+        _format_stack(stack, fields, style.name, most_ticks=4)
+    return figure
+
+
+def _drawn_fields(own_df: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(own_df["field"]))[:MOST_FIELDS]
+
+
+def own_alt_text(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+    """Describe the range of each drawn field, by treatment."""
+    parts = []
+    for field in _drawn_fields(own_df):
+        for name, rows in own_df[own_df["field"] == field].groupby("treatment", sort=False):
+            values = rows["value"]
+            low, high = (format_quantity(field, float(x)) for x in (values.min(), values.max()))
+            parts.append(f"{field} of {styles[str(name)].name} from {low} to {high}")
+    return f"Numbers of a collector over time. {first_of(parts)}"

@@ -49,7 +49,6 @@ _NOISE = {"a_a_pair": "an A/A pair of treatments", "range": "the range of two to
 
 
 def comparison_report(comparison: Comparison) -> Report:
-    """Return the report: strip, runs, gates and first table, then what only a whole one has."""
     first: list[Block] = [comparison_strip(comparison), _runs_table(comparison)]
     first += [
         Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning")
@@ -74,12 +73,11 @@ def comparison_report(comparison: Comparison) -> Report:
     else:
         nothing = "Nothing that is recorded differs between these runs: a change is noise, or what"
         rest.append(Paragraph(f"{nothing} is not recorded."))
-    title = f"{comparison.runs[0].plan['experiment']}, compared"
+    title = f"{comparison.runs[0].experiment}, compared"
     return Report(title, tuple(first), tuple(rest))
 
 
 def comparison_strip(comparison: Comparison) -> Strip:
-    """Return the change of the main response from A to the last run, over all treatments."""
     response, last = comparison.responses[0], run_letter(len(comparison.runs) - 1)
     rows = [row for row in comparison.rows if row.response == response and row.changes]
     words = Counter(row.changes[-1].word for row in rows)
@@ -111,7 +109,6 @@ def comparison_strip(comparison: Comparison) -> Strip:
 
 
 def _changes_chart(comparison: Comparison, rows: Sequence[ComparisonRow]) -> BarChart | None:
-    """Return bars of the greatest changes of the last run; None without any."""
     found = [(row, row.changes[-1].ratio) for row in rows]
     known = [(row, one) for row, one in found if one and one.middle and isfinite(one.middle)]
     greatest = sorted(known, key=lambda pair: -abs(log(pair[1].middle)))[:MOST_BARS]
@@ -130,11 +127,11 @@ def _runs_table(comparison: Comparison) -> Table:
     runs = []
     for number, run in enumerate(comparison.runs):
         included, planned = sum(t.is_included for t in run.trials), len(run.plan["trials"])
-        named = included_by_name(run)
-        size = f"{run.plan['size']}{', emulated' if run.is_emulated else ''}"
+        named, emulated = included_by_name(run), ", emulated" if run.is_emulated else ""
         note = f"\nincluded by name: {', '.join(named)}" if named else ""
         trials = f"{included} included, {planned - included} not{note}"
-        runs.append([run_letter(number), run.plan["run_id"], size, trials])
+        size = f"{run.size}{emulated}"
+        runs.append([run_letter(number), run.run_id, size, trials])
     return make_table(["", "run", "size", "trials"], runs)
 
 
@@ -173,9 +170,8 @@ def _response_blocks(
 
 
 def _gates(comparison: Comparison) -> Iterator[Block]:
-    """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
     treatments: dict[tuple[str, str, str, str], list[str]] = {}
-    for one in sorted(comparison.gate_results, key=lambda one: list(GATE_TONES).index(one.verdict)):
+    for one in _failures_first(comparison.gate_results):
         letters = run_letter(one.run) + (" / A" if one.gate.bound is None else "")
         key = one.verdict, one.gate.text, letters, one.reason
         treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
@@ -189,7 +185,6 @@ def _gates(comparison: Comparison) -> Iterator[Block]:
 
 
 def gates_report(results: Sequence[GateResult]) -> Report:
-    """Return the verdicts of gates on one run, one row for each gate and treatment."""
     rows: list[list[str | Cell]] = [
         [
             Cell(one.verdict, tone=GATE_TONES[one.verdict]),
@@ -197,13 +192,16 @@ def gates_report(results: Sequence[GateResult]) -> Report:
             treatment_label(one.treatment),
             one.reason,
         ]
-        for one in sorted(results, key=lambda one: list(GATE_TONES).index(one.verdict))
+        for one in _failures_first(results)
     ]
     return Report("Gates", (make_table(["verdict", "gate", "treatment", "reason"], rows),))
 
 
+def _failures_first(results: Sequence[GateResult]) -> list[GateResult]:
+    return sorted(results, key=lambda one: list(GATE_TONES).index(one.verdict))
+
+
 def gates_json(results: Sequence[GateResult]) -> list[dict[str, Any]]:
-    """Return the verdicts of gates as JSON data (docs/FORMAT.md)."""
     return [
         {**asdict(one), "gate": one.gate.text, "treatment": dict(one.treatment)} for one in results
     ]
@@ -224,31 +222,25 @@ def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
 
 
 def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
-    """Return the ratio with its interval, the noise floor, and the word with its mark."""
     floor = Cell(f"± {100 * change.floor.share:.2g} %" if change.floor else "–")
     word, ratio = Cell(marked(change.word)), change.ratio
     if ratio is None:
         return Cell("–"), floor, word
-    middle, low, high = (
-        format_quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high)
-    )
+    values = ratio.middle, ratio.low, ratio.high
+    middle, low, high = (format_quantity("amplification", value) for value in values)
     interval = f"{ratio.kind} {format_range(low, high)}" if ratio.n > 1 else ""
     return Cell(middle, interval), floor, word
 
 
 def marked(word: str) -> str:
-    """Return the word of a change behind its mark."""
     return f"{_MARKS.get(word, '')} {word}".strip()
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "runs": [
             {
-                "run_id": run.plan["run_id"],
-                "experiment": run.plan["experiment"],
-                "size": run.plan["size"],
+                **{key: run.plan[key] for key in ("run_id", "experiment", "size")},
                 "emulated": run.is_emulated,
                 "included_by_name": included_by_name(run),
             }
@@ -281,13 +273,11 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def cell_json(cell: TreatmentCell) -> dict[str, Any]:
-    """Return the figure of a cell and the numbers of its other trials as JSON data."""
     counts = {"excluded": cell.excluded, "unanswered": cell.unanswered}
     return {"summary": cell.summary and asdict(cell.summary), "killed": cell.killed, **counts}
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Return a line for each treatment, response and run but the first."""
     figures = (*SUMMARY_COLUMNS, "excluded", "killed")
     before, after = ([f"{side}_{name}" for name in figures] for side in ("a", "b"))
     ratio = ("ratio", "ratio_low", "ratio_high", "ratio_kind", "noise_floor", "word")
@@ -308,7 +298,7 @@ SUMMARY_COLUMNS = ("median", "low", "high", "kind", "n")
 
 
 def csv_summary(summary: MedianSummary | None) -> list[Any]:
-    """Return median, low, high, kind and number of trials; None for each without a summary."""
+    """Return median, low, high, kind and number of trials; None for each without one."""
     if summary is None:
         return [None] * 5
     return [summary.middle, summary.low, summary.high, summary.kind, summary.n]

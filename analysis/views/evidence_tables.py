@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
 from analysis.cells import cache_state_tally, treatments, trials_of
 from analysis.comparison import flatten_facts
-from analysis.data.load import JudgedTrial, Run
+from analysis.data.load import Run
 from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
@@ -17,7 +19,6 @@ from pagecage.verdicts.verdict import limit_title
 
 
 def counts_table(run: Run) -> pd.DataFrame:
-    """Return the number of trials that are planned, answered, included and excluded."""
     points = [t for t in run.trials if t.verdicts.is_data_point]
     excluded = [t for t in points if not t.is_included]
     planned = len(run.plan["trials"])
@@ -40,7 +41,6 @@ def _tally(values: Any) -> str:
 
 
 def excluded_table(run: Run) -> pd.DataFrame:
-    """Return each trial that is not averaged in, with every reason."""
     rows = [
         {
             "trial": treatment_label(t.record.treatment),
@@ -105,8 +105,27 @@ def proof_table(run: Run) -> pd.DataFrame:
 
 
 def trial_table(run: Run) -> pd.DataFrame:
-    """Return one row per trial, in the order they ran, without responses that no trial has."""
-    frame = pd.DataFrame([_trial_row(run, trial) for trial in run.trials])
+    titles, rows = {run.response: response_title(run.response), **_SHORT}, []
+    for trial in run.trials:
+        record, verdicts, collectors = trial.record, trial.verdicts, trial.record.collectors
+        responses = {}
+        for name, title in titles.items():
+            value = record.response.get(name)
+            responses[title] = "–" if value is None else format_quantity(name, value)
+        bad = [f"{name} {c['status']}" for name, c in collectors.items() if c["status"] != "ok"]
+        row = {
+            "#": record.position,
+            "trial": treatment_label(record.treatment),
+            "repeat": record.repeat,
+            "outcome": record.outcome.replace("_", " "),
+            **responses,
+            "binding limit": verdicts.binding_limit.verdict,
+            "host": verdicts.host_quiet.verdict.replace("_", " "),
+            "included": "yes" if trial.is_included else "no",
+            "collectors": ", ".join(bad) or ("complete" if collectors else "–"),
+        }
+        rows.append(row)
+    frame = pd.DataFrame(rows)
     shown = [one for one in frame if one not in _SHORT.values() or (frame[one] != "–").any()]
     return frame[shown]
 
@@ -122,28 +141,7 @@ _SHORT = {
 }
 
 
-def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
-    record, verdicts = trial.record, trial.verdicts
-    responses = {}
-    for name, column in {run.response: response_title(run.response), **_SHORT}.items():
-        value = record.response.get(name)
-        responses[column] = "–" if value is None else format_quantity(name, value)
-    bad = [f"{name} {c['status']}" for name, c in record.collectors.items() if c["status"] != "ok"]
-    return {
-        "#": record.position,
-        "trial": treatment_label(record.treatment),
-        "repeat": record.repeat,
-        "outcome": record.outcome.replace("_", " "),
-        **responses,
-        "binding limit": verdicts.binding_limit.verdict,
-        "host": verdicts.host_quiet.verdict.replace("_", " "),
-        "included": "yes" if trial.is_included else "no",
-        "collectors": ", ".join(bad) or ("complete" if record.collectors else "–"),
-    }
-
-
 def facts_table(run: Run) -> pd.DataFrame:
-    """Return the facts of the host; one column for each machine state that the run had."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
@@ -165,7 +163,6 @@ def _plain(name: str, value: Any) -> str:
 
 
 def making_table(run: Run) -> pd.DataFrame:
-    """Return what is needed to repeat the run: command, seed, size, versions and hashes."""
     plan = run.plan
     harness = plan.get("harness") or {}
     size = (run.definition.get("sizes") or {}).get(plan["size"]) or {}
@@ -198,7 +195,6 @@ def making_table(run: Run) -> pd.DataFrame:
 
 
 def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
-    """Return fault counts by treatment and by the mapping's flags."""
     if fault_df.empty:
         return pd.DataFrame()
     counts = fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"]
@@ -207,3 +203,27 @@ def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
     titles = ["treatment", "flags of the mapping", "faults in all trials", "trials"]
     summed.columns = pd.Index(titles)
     return summed
+
+
+def collectors_table(run: Run, names: Sequence[str]) -> pd.DataFrame:
+    rows = []
+    for name in names:
+        entries = [entry for trial in run.trials if (entry := trial.record.collectors.get(name))]
+        complete = sum(entry.get("status") == "ok" for entry in entries)
+        lines = [count for entry in entries if isinstance(count := entry.get("lines"), int)]
+        gaps = (gap for entry in entries if isinstance(gap := entry.get("gaps"), int))
+        shares = []
+        for entry in entries:
+            used, seconds = entry.get("cpu_seconds"), entry.get("seconds")
+            if isinstance(used, int | float) and isinstance(seconds, int | float) and seconds > 0:
+                shares.append(used / seconds)
+        row = {
+            "collector": name,
+            "complete": f"{complete} of {len(entries)} trials",
+            "required": "yes" if any(entry.get("required") for entry in entries) else "no",
+            "lines": f"{median(lines):g}" if lines else "–",
+            "silent": str(sum(gaps)),
+            "CPU": f"{100 * max(shares):.1f} %" if shares else "–",
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)

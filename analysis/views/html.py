@@ -47,12 +47,11 @@ class Html:
 
 
 def definition_text_html(text: str) -> str:
-    """Return a text of the definition as HTML, with `code` for what is between backticks."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def folded(summary: str, part: Html | str | None, introduction: str = "") -> Html | None:
-    """Return a part that is collapsed below its summary; None if there is no part."""
+    """Return a part collapsed below its summary; None if there is no part."""
     text = part.text if isinstance(part, Html) else part
     about = f"<p>{introduction}</p>" if introduction else ""
     head = f"<summary>{escape(summary)}</summary>"
@@ -62,7 +61,6 @@ def folded(summary: str, part: Html | str | None, introduction: str = "") -> Htm
 def folded_table(
     summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
 ) -> Html | None:
-    """Return a collapsible table; None if it is empty."""
     number = f" ({len(frame)})" if counted else ""
     return folded(f"{summary}{number}", table_html(frame, kind, summary, is_title=False))
 
@@ -118,7 +116,6 @@ def figure_html(draw: Callable[[], Figure | None], alt_text: Callable[[], str]) 
 
 
 def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
-    """Return a figure as scrollable SVG."""
     figcaption = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f'<figure>{figcaption}<div class="scroll">{svg(figure, escape(alt_text))}</div></figure>'
 
@@ -131,17 +128,15 @@ _TEMPLATE = Path(__file__).parents[1] / "templates/offline"
 _SHEETS = ("page.css", "parts.css")
 
 
-def write_page(content: str, target: Path) -> None:
-    """Write a page to a temporary file, then rename it. Raises PagecageError if that fails."""
+def write_page(report: Report, title: str, target: Path) -> None:
     try:
-        write_whole(target, content)
+        write_whole(target, to_html(report, title))
     except OSError as error:
         message = f"{target} cannot be written: {error.strerror}"
         raise PagecageError(message, "name another --html") from None
 
 
 def to_html(report: Report, page_title: str) -> str:
-    """Return a report as a page in the project's style that loads no other file."""
     body = f"<h1>{escape(report.title)}</h1>\n{blocks_html((*report.blocks, *report.rest))}"
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
@@ -155,7 +150,6 @@ def to_html(report: Report, page_title: str) -> str:
 
 
 def blocks_html(blocks: Iterable[Block]) -> str:
-    """Return a report's blocks as HTML; neighbouring items become one list."""
     parts = []
     for is_list, group in itertools.groupby(
         blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)
@@ -186,7 +180,6 @@ def _block(block: Block) -> str:
 
 
 def block_table_html(table: Table, kind: str = "") -> str:
-    """Return a table as a scrollable one; empty without rows."""
     if not table.rows:
         return ""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
@@ -203,7 +196,6 @@ def block_table_html(table: Table, kind: str = "") -> str:
 
 
 def strip_html(strip: Strip) -> str:
-    """Return the top of a report: its result, the lines below it, and its bars."""
     kind = "result" if strip.is_proven else "result unproven"
     lines = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in strip.lines)
     bars = bars_html(strip.chart) if strip.chart else ""

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
 from html import escape
 
 import pandas as pd
 
-from analysis import alt_text, memory, sweep
+from analysis import memory, sweep
 from analysis.articles import tables
 from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.findings import evaluate_findings
+from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
-from analysis.cells import causes, fidelity_lines
+from analysis.cells import (
+    BindingCause,
+    causes,
+    fidelity_lines,
+    gap_sentence,
+    repeat_differences,
+    stopping_rule_status,
+)
 from analysis.data import frames
-from analysis.data.events import fault_event_table
+from analysis.data.events import UNTRACED, fault_event_table
+from analysis.data.load import Run, included_by_name_sentence
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.formatting import treatment_label
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
-from analysis.views.custom_collectors import own_section
 from analysis.views.html import (
     Html,
     block_table_html,
@@ -33,20 +44,45 @@ from analysis.views.html import (
     svg_html,
     table_html,
 )
-from analysis.views.narrative import (
-    ABOUT_CLAIMS,
-    ABOUT_KERNEL,
-    ABOUT_LATENCY,
-    ABOUT_RESIDENCY,
-    ABOUT_TIME,
-    answer_html,
-    notices_html,
-    story_html,
-)
 from analysis.views.run import memory_section, minima_section
 from pagecage.checkout import TOP
 from pagecage.model.published_figures import read_rows
 from pagecage.units import KIB
+
+_MOST_REASONS = 3
+"""Reasons per collector that a report names at its top."""
+_EMULATED = (
+    "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU"
+    " are several times too long and not comparable with published ones. Counts of bytes and I/Os"
+    " are comparable, and so are ratios of times that the disk or a limit determines."
+)
+ABOUT_CLAIMS = "Each figure counts as reproduced by a rule in the experiment's definition."
+ABOUT_TIME = (
+    "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and"
+    " averaged over 0.5 s (0.2 s in parts shorter than 3 s). Markers: iostat's figures for the"
+    " whole disk, one per second. Dashed: the cap. Grey: before <code>go</code> and after the end."
+)
+ABOUT_LATENCY = (
+    "From the median on the left to the rarest on the right. Lines without markers are histograms"
+    " of all included trials, up to the slowest operation; lines through markers join recorded"
+    " percentiles, as medians over trials."
+)
+ABOUT_RESIDENCY = (
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of"
+    " the data are resident; pale: some are. Lines: <code>go</code> and the end."
+)
+ABOUT_OWN = (
+    "Numbers that programs and scripts of the definition printed, one line per trial. They ran"
+    " outside of the cage. Grey: before <code>go</code> and after the end."
+)
+OWN_COLUMNS = (
+    "lines: median per trial; CPU: most CPU time in a trial, as a share of one CPU while the"
+    " collector ran; silent: times without a line for more than a second longer than expected"
+)
+ABOUT_KERNEL = (
+    "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by"
+    " the flags of the mapping (<code>filemap_fault</code>)."
+)
 
 
 class Results(RunFrames):
@@ -57,16 +93,18 @@ class Results(RunFrames):
         """The style of each treatment, the same in every figure."""
         return treatment_styles(self.run)
 
+    @cached_property
+    def causes(self) -> list[BindingCause]:
+        return causes(self.run)
+
     @property
     def heading(self) -> Html:
-        """Title, question and strip."""
-        title, question = escape(self.run.plan["experiment"]), self.run.definition["question"]
+        title, question = escape(self.run.experiment), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
-        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run))}")
+        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}")
 
     @property
     def answer(self) -> Html | None:
-        """The findings in sentences, and a search for memory."""
         items, search = answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
         return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
@@ -80,7 +118,6 @@ class Results(RunFrames):
 
     @property
     def tables(self) -> Html | None:
-        """Further tables of the definition, each with its title and description."""
         parts = []
         for table in self.run.definition.get("tables", []):
             frame = run.response_table(self.run, table)
@@ -98,14 +135,15 @@ class Results(RunFrames):
     def figure(self) -> Html | None:
         """The response over a numeric factor, or else one point per trial, collapsed."""
         run, response = self.run, self.run.response
-
-        def curve_alt_text() -> str:
-            factor, levels = numeric_factor(run) or ("", {})
-            lines = charts.curve_lines(run, self.trial_df, response, factor)
-            return alt_text.curve_alt_text(lines, factor, list(levels), response)
-
+        factor, levels = numeric_factor(run) or ("", {})
         curve = figure_html(
-            lambda: charts.curve_figure(run, self.trial_df, response, self.styles), curve_alt_text
+            lambda: charts.curve_figure(run, self.trial_df, response, self.styles),
+            lambda: charts.curve_alt_text(
+                charts.curve_lines(run, self.trial_df, response, factor),
+                factor,
+                list(levels),
+                response,
+            ),
         )
         return curve or folded("every trial as a point", self.strips)
 
@@ -114,22 +152,20 @@ class Results(RunFrames):
     ) -> Html | None:
         return figure_html(
             lambda: charts.strip_figure(trial_df, response, self.styles, marks),
-            lambda: alt_text.strip_alt_text(trial_df, response, self.styles),
+            lambda: charts.strip_alt_text(trial_df, response, self.styles),
         )
 
     @property
     def strips(self) -> Html | None:
-        """One point per trial."""
         return self._strips(self.trial_df, self.run.response)
 
     @property
     def latencies(self) -> Html | None:
-        """Latency percentiles, if the workload, fio or a trace has any."""
         data = self.trial_df, self.latency_df, self.styles
         with drawing_style():
             drawn = latencies.latency_figures(*data)
         parts = [
-            svg_html(figure, alt_text.latency_alt_text(what, *data), what.replace("_", " "))
+            svg_html(figure, latencies.latency_alt_text(what, *data), what.replace("_", " "))
             for what, figure in drawn.items()
         ]
         head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
@@ -138,52 +174,46 @@ class Results(RunFrames):
     @property
     def claims(self) -> Html | None:
         """Published and measured figures below one line with their verdicts, collapsed."""
+        run_, untestable = self.run, "published figures that cannot be tested here"
         made = table_html(
-            tables.claims_table(self.run), "claims", "published and measured", is_title=False
+            tables.claims_table(run_), "claims", "published and measured", is_title=False
         )
         silent = folded_table(
-            "published figures without a figure from this run",
-            tables.silent_table(self.run),
-            "claims",
+            "published figures without a figure from this run", tables.silent_table(run_), "claims"
         )
         left = folded_table(
-            "published figures that cannot be tested here",
-            tables.untestable_table(self.run, read_rows(TOP / "experiments")),
+            untestable, tables.untestable_table(run_, read_rows(TOP / "experiments"))
         )
         if not made and not silent and not left:
             return None
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
         parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
-        minima = blocks_html(minima_section(self.run))
-        line = run.claims_tally(evaluate_claims(self.run)) or "no figure to compare"
-        text = f"{contradiction_html(self.run)}{about}{parts}{minima}"
+        line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
+        text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
         return folded(f"published figures: {line}", text)
 
     @property
     def sweep(self) -> Html | None:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
-        found, search = sweep.sweep_of(self.run), memory.memory_run(self.run)
-        table = table_html(pd.DataFrame(sweep.sweep_rows(found))) if found else None
-        if found and table:
-            sentences = sweep.sweep_sentences(found)
-            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
-            factor = self.run.plan["sweep"]["factor"]
-            drawn = figure_html(
-                lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
-                lambda: alt_text.sweep_alt_text(found),
+        if search := memory.memory_run(self.run):
+            return figure_html(
+                lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
             )
-            text = f"{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
-            return Html(f"<h2>Sweep of one limit</h2>{text}")
-        if search is None:
+        if not (found := sweep.sweep_of(self.run)):
             return None
-        return figure_html(
-            lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
+        table = table_html(pd.DataFrame(sweep.sweep_rows(found)))
+        items = "".join(f"<li>{escape(text)}</li>" for text in sweep.sweep_sentences(found))
+        factor = self.run.plan["sweep"]["factor"]
+        drawn = figure_html(
+            lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
+            lambda: over_limits.sweep_alt_text(found),
         )
+        parts = f"<ul>{items}</ul>{drawn.text if drawn else ''}"
+        return Html(f"<h2>Sweep of one limit</h2>{table.text}{parts}") if table else None
 
     @property
     def diagnosis(self) -> Html | None:
-        """The binding limits, each once, with their treatments."""
-        rows = map(run.cause_row, causes(self.run))
+        rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
         made = table_html(frame, "causes", "what held the treatments back", is_title=False)
         items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
@@ -192,32 +222,26 @@ class Results(RunFrames):
 
     @property
     def story(self) -> Html | None:
-        """The definition's story, collapsed."""
         return folded("why this was measured", story_html(self.run))
 
     @property
     def limitations(self) -> Html | None:
-        """The size, the host, and what limits the figures, collapsed."""
         return folded("size, host and limitations", notices_html(self.run))
 
     @property
     def evidence(self) -> Html:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
-        counts, excluded, limits, proof = (
-            table(self.run)
-            for table in (
-                evidence_tables.counts_table,
-                evidence_tables.excluded_table,
-                evidence_tables.limits_table,
-                evidence_tables.proof_table,
+        run = self.run
+        counts = evidence_tables.counts_table(run)
+        parts = [folded_table("trials by outcome", counts, "narrow", counted=False)]
+        parts += [
+            folded_table(title, table(run))
+            for title, table in (
+                ("trials that are not included", evidence_tables.excluded_table),
+                ("limits, with evidence that each was enforced", evidence_tables.limits_table),
+                ("treatments: cache state, host and binding limit", evidence_tables.proof_table),
             )
-        )
-        parts = (
-            folded_table("trials by outcome", counts, "narrow", counted=False),
-            folded_table("trials that are not included", excluded),
-            folded_table("limits, with evidence that each was enforced", limits),
-            folded_table("treatments: cache state, host and binding limit", proof),
-        )
+        ]
         return Html("".join(part.text for part in parts if part))
 
     @property
@@ -245,14 +269,14 @@ class Results(RunFrames):
             lambda: traces.timeline_figure(
                 run, self.trial_df, trace_df, frames.iostat_frame(run), styles
             ),
-            lambda: alt_text.timeline_alt_text(trace_df, names, direction.panels, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, direction.panels, styles),
         )
         if not made:
             return None
         specs = traces.state_panels(trace_df, names)
         states = figure_html(
             lambda: traces.state_figure(run, names, specs, trace_df, styles),
-            lambda: alt_text.timeline_alt_text(trace_df, names, specs, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, specs, styles),
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
         state = f"<h3>{about}</h3>{states.text}" if states else ""
@@ -260,26 +284,42 @@ class Results(RunFrames):
 
     @property
     def own_collectors(self) -> Html | None:
-        """The numbers of the collectors that the definition brings along, over time."""
-        return own_section(self.run, self.styles)
+        names = frames.own_collector_names(self.run)
+        if not names:
+            return None
+        all_df, figures = frames.own_frame(self.run), ""
+        for name in names:
+            own_df = all_df[all_df["collector"] == name]
+            made = figure_html(
+                partial(traces.own_figure, own_df, self.styles),
+                partial(traces.own_alt_text, own_df, self.styles),
+            )
+            if made is None:
+                figures += f'<p class="notice warn">{escape(name)}: no numbers to draw.</p>'
+                continue
+            figures += f"<h4>{escape(name)}</h4>{made.text}"
+            if (more := own_df["field"].nunique() - traces.MOST_FIELDS) > 0:
+                figures += f'<p class="source">{more} further fields are in its trace.</p>'
+        table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
+        head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
+        note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
+        return Html(f"{head}{table.text if table else ''}{note}{figures}")
 
     @property
     def residency(self) -> Html | None:
-        """Resident parts of the data over time, collapsed."""
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(
             lambda: charts.residency_figure(shown, self.styles),
-            lambda: alt_text.residency_alt_text(shown, self.styles),
+            lambda: charts.residency_alt_text(shown, self.styles),
         )
         return folded("residency", made, ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
-        """Sizes of read-ahead requests, and faults by the flags of the mapping, collapsed."""
         readahead_df = frames.readahead_frame(self.run)
         drawn = figure_html(
             lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
-            lambda: alt_text.readahead_alt_text(readahead_df, self.styles),
+            lambda: charts.readahead_alt_text(readahead_df, self.styles),
         )
         fault_df = evidence_tables.fault_table(frames.fault_frame(self.run))
         faults = folded_table("faults by flags of the mapping", fault_df)
@@ -289,17 +329,128 @@ class Results(RunFrames):
 
     @property
     def trials(self) -> Html | None:
-        """Every trial, collapsed."""
         frame = evidence_tables.trial_table(self.run)
         return folded_table("trials, in the order they ran", frame, "long")
 
     @property
     def facts(self) -> Html | None:
-        """Facts of the host, collapsed."""
         return folded_table("facts of the host", evidence_tables.facts_table(self.run), "narrow")
 
     @property
     def making(self) -> Html | None:
-        """Command, versions and hashes for repeating the run, collapsed."""
         made = evidence_tables.making_table(self.run)
         return folded_table("command, versions and hashes", made, "narrow", counted=False)
+
+
+def story_html(run: Run) -> str:
+    definition, source = run.definition, run.definition.get("source") or {}
+    cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
+    after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
+    paragraphs = str(definition.get("story", "")).strip().split("\n\n")
+    return "".join(map(paragraph_html, filter(None, paragraphs))) + after
+
+
+def paragraph_html(text: str) -> str:
+    """Return a paragraph of the definition, or a list if each item begins with `- `."""
+    if not text.startswith("- "):
+        return f"<p>{definition_text_html(text)}</p>"
+    items = text.removeprefix("- ").split("\n- ")
+    return "<ul>" + "".join(f"<li>{definition_text_html(item)}</li>" for item in items) + "</ul>"
+
+
+def answer_html(run: Run) -> str:
+    items = []
+    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
+        question = (
+            f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
+        )
+        sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
+        if finding.value is None:
+            reason = f"<small>Not measured: {escape(finding.note)}.</small>"
+            items.append(f'<li class="open">{sentence}{question}{reason}</li>')
+            continue
+        notes = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
+        note = f"<small>{_capitalised(notes)}.</small>" if notes else ""
+        figure, opened, interval = value.partition(" (")
+        strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
+        items.append(f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>")
+    return "".join(items)
+
+
+def notices_html(run: Run) -> str:
+    notices = [*_notices(run), *_collector_notices(run)]
+    size, reason = run.size, run.plan.get("size_reason") or "as requested"
+    notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
+    return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in notices)
+
+
+def _collector_notices(run: Run) -> Iterator[tuple[str, str]]:
+    failed, keys = Counter[tuple[str, str]](), dict[str, dict[str, None]]()
+    for trial in run.trials:
+        for name, collector in trial.record.collectors.items():
+            if collector["status"] != "ok":
+                reason = str(collector.get("reason") or collector["status"]).rstrip(".")
+                failed[name, reason] += 1
+            found = map(str, collector.get("unavailable") or ())
+            keys.setdefault(name, {}).update(dict.fromkeys(found))
+    shown: Counter[str] = Counter()
+    for (name, reason), count in failed.most_common():
+        shown[name] += 1
+        if shown[name] <= _MOST_REASONS:
+            head = f"<strong>{escape(name)} is incomplete</strong>"
+            yield "warn", f"{head} in {count} trials: {escape(reason)}."
+    for name, count in shown.items():
+        if count > _MOST_REASONS:
+            more = f"has {count - _MOST_REASONS} further reasons"
+            yield "warn", f"<strong>{escape(name)}</strong> {more}."
+    for name, untraced in keys.items():
+        if untraced:
+            listed = ", ".join(f"<code>{escape(key)}</code>" for key in untraced)
+            verb = "is" if len(untraced) == 1 else "are"
+            yield "plain", f"<strong>{escape(name)}:</strong> {listed} {verb} {UNTRACED}."
+
+
+def _notices(run: Run) -> Iterator[tuple[str, str]]:
+    if run.is_emulated:
+        yield "warn", _EMULATED
+    if sentence := real_cpu_sentence(run):
+        yield "plain", f"{escape(sentence)}."
+    if run.plan.get("until_ci"):
+        yield "plain", f"<strong>Stopping rule.</strong> {_capitalised(stopping_rule_status(run))}."
+    yield from _trial_notices(run)
+    for sentence in filter(None, (gap_sentence(run), *repeat_differences(run))):
+        yield "warn", f"{_capitalised(sentence)}."
+    if sentence := included_by_name_sentence(run):
+        yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
+    excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
+    if excluded:
+        what = f"{excluded} of {len(run.plan['trials'])} trials are excluded"
+        yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
+
+
+def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
+    planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
+    missed: dict[str, dict[str, None]] = {}
+    for trial in run.trials:
+        if trial.record.outcome == "requirement_missed":
+            reasons = "; ".join(one.reason for one in trial.record.missed_requirements)
+            reasons = reasons or str(trial.record.error or "no reason was recorded")
+            missed.setdefault(reasons, {})[treatment_label(trial.record.treatment)] = None
+    outcomes = Counter(trial.record.outcome for trial in run.trials)
+    unable, wrong = outcomes["requirement_missed"], outcomes["wrong_answer"]
+    if unable:
+        items = "".join(
+            f"<li>{escape(reason)}<small>{escape(', '.join(names))}</small></li>"
+            for reason, names in missed.items()
+        )
+        head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
+        yield "warn", f"{head}:<ul>{items}</ul>"
+    if wrong:
+        head = f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>"
+        yield "warn", f"{head}: shown as such, not included."
+    if answered + unable + wrong < planned:
+        yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
+
+
+def _capitalised(text: str) -> str:
+    return escape(text[:1].upper() + text[1:])

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.figures.style import drawing_style
-from analysis.views.html import svg_html
+from analysis.views.html import PAGE_POLICY, SKIP_LINK, svg_html
 from analysis.views.notebook import Results
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
@@ -48,7 +48,6 @@ def read_source(path: Path) -> list[Cell]:
 
 
 def read_cells(text: str) -> list[Cell]:
-    """Return the cells of a text likewise."""
     cells = []
     for part in re.split(r"^(?=# %%)", _HEADER.sub("", text), flags=re.MULTILINE):
         if not part.strip():
@@ -70,7 +69,6 @@ def read_cells(text: str) -> list[Cell]:
 
 
 def code_cell(source: str, tags: Sequence[str]) -> Cell:
-    """Return a code cell without outputs."""
     about = {"cell_type": "code", "execution_count": None, "metadata": {"tags": list(tags)}}
     return {**about, "outputs": [], "source": source}
 
@@ -107,12 +105,11 @@ def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, An
 
 
 def numbered(cells: Sequence[Cell], first: int = 1) -> list[Cell]:
-    """Return the cells with their ids."""
     return [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, first)]
 
 
 def text_of(document: Mapping[str, Any]) -> str:
-    """Return a notebook's text as Jupyter writes it: sorted keys, each text as a list of lines."""
+    """Return a notebook as Jupyter writes it: sorted keys, each text as a list of lines."""
 
     def stored(value: Mapping[str, Any]) -> dict[str, Any]:
         found = dict(value)
@@ -130,7 +127,6 @@ def text_of(document: Mapping[str, Any]) -> str:
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """Write a notebook to a file."""
     path.write_text(text_of(document), encoding="utf-8")
 
 
@@ -143,10 +139,10 @@ def run_cells(
     namespace: dict[str, Any],
     more_outputs: Callable[[object], Iterable[Cell]] = lambda _: (),
 ) -> Exception | None:
-    """Run the code cells up to the first that fails.
+    """Run the code cells up to the first that fails; return its exception, or None.
 
-    Returns that cell's exception, which is also stored in its outputs, or None. `more_outputs`
-    gets the value of each cell, and returns outputs that replace it, such as figures.
+    `more_outputs` gets the value of each cell, and returns outputs that replace it, such as
+    figures.
     """
     code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
     for number, cell in enumerate(code_cells, 1):
@@ -157,8 +153,8 @@ def run_cells(
             try:
                 value = _value(cell["source"], f"<cell {number}>", namespace)
                 outputs = [*more_outputs(value)] or _outputs_of(value, number)
-            except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
-                raised = error
+            except Exception as failure:  # noqa: BLE001 - whatever a cell raises is its output
+                raised = failure
         cell["execution_count"] = number
         cell["outputs"] = [
             {"output_type": "stream", "name": name, "text": text}
@@ -170,8 +166,8 @@ def run_cells(
             for _ in range(_OUR_FRAMES):
                 frames = frames.tb_next if frames and frames.tb_next else frames
             lines = "".join(traceback.format_exception(type(raised), raised, frames)).splitlines()
-            about = {"ename": type(raised).__name__, "evalue": str(raised), "traceback": lines}
-            cell["outputs"].append({"output_type": "error", **about})
+            error = {"ename": type(raised).__name__, "evalue": str(raised), "traceback": lines}
+            cell["outputs"].append({"output_type": "error", **error})
             return raised
     return None
 
@@ -186,10 +182,7 @@ def _outputs_of(value: object, number: int) -> list[Cell]:
 
 
 def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
-    """Execute the source, and return the value of its last expression, or None.
-
-    The source is registered with linecache, so that tracebacks show its lines.
-    """
+    """Execute the source, which tracebacks show; return the value of its last expression."""
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     tree = ast.parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -207,8 +200,7 @@ _ANY_MARK = re.compile(r"^# %%(.*)$", re.MULTILINE)
 def run_section(run_path: Path, source: Path, out: Path, include: Sequence[str]) -> None:
     """Execute the cells of a section in the run's folder, and write them with their outputs.
 
-    In scope are `run`, the loaded run, and `results` with its data frames. An exception of a cell
-    is one of its outputs.
+    In scope are `run`, the loaded run, and `results` with its data frames.
     """
     results = Results(run_path, include)
     cells = section_source(source.read_text(encoding="utf-8"))
@@ -239,7 +231,7 @@ def _output(html: str, text: str) -> Cell:
 
 
 def section_source(text: str) -> list[Cell]:
-    """Return the cells of a text in jupytext's percent format, with any titles and options."""
+    """Return the cells of a text in the percent format, with any titles and options."""
 
     def plain(mark: re.Match[str]) -> str:
         return "# %% [markdown]" if re.search(r"\[(markdown|md)\]", mark[1]) else "# %%"
@@ -300,7 +292,7 @@ def _message(heading: str, told: str, source: str = "") -> Cell:
 
 
 HERE = Path(__file__).resolve().parents[1]
-SOURCE = HERE / "notebooks" / "experiment.py"
+SOURCE = HERE / "notebooks" / "report.py"
 TEMPLATES = HERE / "templates" / "offline"
 NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
 
@@ -348,14 +340,8 @@ def render(
 
 
 def export(document: Mapping[str, Any], title: str, *, with_code: bool = False) -> str:
-    """Return an executed notebook as one HTML page.
-
-    The code of a cell is collapsed below its output, or shown above it with `with_code`.
-    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
-
-    from analysis.views.html import PAGE_POLICY, SKIP_LINK  # late: it imports matplotlib
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

@@ -29,14 +29,13 @@ from analysis.cells import (
     legend,
     main_cells,
     make_cell,
-    median_columns,
-    median_row,
+    median_table,
     published_by_treatment,
     repeat_differences,
     stopping_rule_status,
     treatments,
 )
-from analysis.data.load import Run, included_by_name, included_by_name_sentence
+from analysis.data.load import Claim, Run, included_by_name, included_by_name_sentence
 from analysis.exchange import is_rate
 from analysis.formatting import (
     break_at_semicolons,
@@ -95,25 +94,17 @@ def main_table(run: Run) -> Table:
             row |= {title: Cell(text, shade=shade), str(heading): Cell(unit)}
             row[""] = Cell(note, tone="soft")
     used = [one for one in columns if any(one in row and row[one].text for row in rows.values())]
-    keys = _without_repeats(list(rows))
-    cells: list[list[str | Cell]] = [
-        [*key, *(row.get(column, Cell("")) for column in used)]
-        for key, row in zip(keys, rows.values(), strict=True)
-    ]
+    cells, above = list[list[str | Cell]](), tuple[str, ...]()
+    for key, row in rows.items():  # levels that repeat the row above are blank
+        differs = [one != other for one, other in zip(above, key, strict=False)]
+        same = differs.index(True) if True in differs else 0
+        cells.append([*[""] * same, *key[same:], *(row.get(name, Cell("")) for name in used)])
+        above = key
     parts = [title] if layout.across else []
-    parts += [_caption(run, made), *(["in brackets: published"] if published else [])]
+    parts += [f"{name} {level} throughout" for name, level in layout.constant.items()]
+    parts += [common.sentence if common else "medians, with their intervals", *legend(made)]
+    parts += ["in brackets: published"] if published else []
     return make_table([*layout.down, *used], cells, "; ".join(parts))
-
-
-def _without_repeats(keys: Sequence[tuple[str, ...]]) -> list[list[str]]:
-    """Blank the levels that repeat the row above, but the last."""
-    found = []
-    for above, key in zip([(), *keys], keys, strict=False):
-        same = next(
-            (i for i, pair in enumerate(zip(above, key, strict=False)) if len(set(pair)) > 1), 0
-        )
-        found.append([*[""] * same, *key[same:]])
-    return found
 
 
 _LEAST_RATIO = 2.0
@@ -121,7 +112,7 @@ _LEAST_RATIO = 2.0
 
 
 def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCell], int | None]:
-    """Return a function that gives a cell's shade by its slowness, on a logarithmic scale."""
+    """Return the shade of a cell by its slowness, on a logarithmic scale."""
     sign = -1 if is_rate(run, run.response) else 1
     known = [c.summary.middle for c in cells if c.summary and c.summary.middle > 0]
     if run.response.endswith("_fraction"):  # which is neither slow nor fast
@@ -138,15 +129,7 @@ def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCel
     return shade_of
 
 
-def _caption(run: Run, cells: Sequence[TreatmentCell]) -> str:
-    """Return what all cells have in common, and the meanings of the signs that occur."""
-    common = common_spread(cells)
-    notes = [f"{name} {level} throughout" for name, level in run.layout.constant.items()]
-    notes += [common.sentence] if common else ["medians, with their intervals"]
-    return "; ".join([*notes, *legend(cells)])
-
-
-def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
+def response_table(run: Run, table: Claim) -> pd.DataFrame:
     """Return a further table: the treatments of its `where` down, its responses across."""
     import pandas as pd
 
@@ -191,7 +174,6 @@ _DILATED = (
 
 
 def minima_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the least figure per treatment; nothing without a published minimum."""
     rows = []
     for one in minima(run):
         published = (
@@ -220,7 +202,6 @@ def memory_section(run: Run) -> Iterator[Block]:
 
 
 def _volume_section(run: Run) -> Iterator[Block]:
-    """Yield a table of the simulated volumes; nothing if a cgroup enforces all limits."""
     found = volume_summaries(run)
     if not found:
         return
@@ -245,10 +226,9 @@ def _volume_section(run: Run) -> Iterator[Block]:
 
 
 def run_report(run: Run) -> Report:
-    """Return the report: strip and main table, then what only a whole report has."""
     results, search, sweep = evaluate_claims(run), memory_run(run), sweep_of(run)
-    table = main_table(run)
-    first: list[Block] = [run_strip(run)]
+    table, limits = main_table(run), causes(run)
+    first: list[Block] = [run_strip(run, limits)]
     rest: list[Block] = [*_findings(run), *_notes(run, results)]
     if search and search.steps:
         first.append(_rows_table(step_rows(search), _STEP_COLUMNS))
@@ -259,11 +239,11 @@ def run_report(run: Run) -> Report:
     else:
         first.append(table)
     rest = [Heading("Findings"), *rest, *([table] if table not in first else [])]
-    rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run), *_verdicts(run)]
+    rest += [*ratio_sections(run), *_volume_section(run), *_diagnosis(run, limits), *_verdicts(run)]
     rest += [*claims_section(results), *minima_section(run)]
     if line := claims_line(run, results):
         first.append(Paragraph(line, tone="soft"))
-    return Report(run.plan["experiment"], tuple(first), tuple(rest))
+    return Report(run.experiment, tuple(first), tuple(rest))
 
 
 def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
@@ -271,14 +251,12 @@ def _rows_table(rows: Sequence[Mapping[str, str]], caption: str = "") -> Table:
 
 
 def claims_report(run: Run) -> Report:
-    """Return the published figures alone, with what was measured."""
     results = evaluate_claims(run)
-    return Report(run.plan["experiment"], (*claims_section(results), *minima_section(run)))
+    return Report(run.experiment, (*claims_section(results), *minima_section(run)))
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
-    """Return how many published figures held; empty for experiments of no article."""
-    tally, name = claims_tally(results), run.plan["run_id"]
+    tally, name = claims_tally(results), run.run_id
     return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
 
 
@@ -299,11 +277,10 @@ def claims_tally(results: Sequence[ClaimResult]) -> str:
 
 
 def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
-    """Yield the limitations that the strip does not state."""
     if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
     reason = run.plan.get("size_reason") or "as requested"
-    yield Paragraph(f"size {run.plan['size']}: {reason}", tone="soft")
+    yield Paragraph(f"size {run.size}: {reason}", tone="soft")
     if run.plan.get("until_ci"):
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
@@ -326,12 +303,11 @@ def _findings(run: Run) -> Iterator[Paragraph]:
         yield Paragraph(question + finding.sentence, note, tone, "•")
 
 
-def _diagnosis(run: Run) -> Iterator[Block]:
-    """Yield the binding limits, each once, with a treatment for which it is explained."""
-    found, lines = causes(run), fidelity_lines(run)
-    if found or lines:
+def _diagnosis(run: Run, limits: Sequence[BindingCause]) -> Iterator[Block]:
+    lines = fidelity_lines(run)
+    if limits or lines:
         yield Heading("Diagnosis")
-        yield make_table(["limit", "diagnosis"], map(cause_row, found))
+        yield make_table(["limit", "diagnosis"], map(cause_row, limits))
         yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
 
 
@@ -339,9 +315,10 @@ def cause_row(cause: BindingCause) -> list[str]:
     """Return a cause with its share of the time, its treatments, and its explanation."""
     names = [treatment_label(treatment) for treatment, _ in cause.diagnoses]
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    example = f"{cause.example}: {cause.sentence}" if len(names) > 1 else cause.sentence
+    treatment, worst = cause.worst
+    example = f"{treatment_label(treatment)}: " if len(names) > 1 else ""
     listed = "; ".join([*names[:_MOST_NAMED], *more])
-    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example]
+    return ["\n".join(filter(None, [cause.words, cause.share, listed])), example + worst.sentence]
 
 
 _MOST_NAMED = 6
@@ -360,7 +337,7 @@ def _verdicts(run: Run) -> Iterator[Block]:
     for reason, count in reasons.most_common():
         yield Paragraph(f"not included: {count} × {reason}", marker="•")
     if any(trial.is_valid_apart_from_noise and trial.is_excluded for trial in run.trials):
-        again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
+        again = f"pagecage run {run.experiment} --resume --repeat-excluded"
         yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
     for sentence in repeat_differences(run):
         yield Paragraph(sentence, tone="warning", marker="•")
@@ -406,31 +383,20 @@ def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
 
 
 def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
-    found = per_unit(run, cell) if heading is not None else None
-    if found is None or not found.measured:
-        return ""
-    published = f" ({found.published})" if found.published else ""
-    return f"{heading} {found.measured}{published}".strip()
+    measured, published = per_unit(run, cell) if heading is not None else ("", "")
+    known = f" ({published})" if published else ""
+    return f"{heading} {measured}{known}".strip() if measured else ""
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """Return the run as JSON data; docs/FORMAT.md lists the keys."""
     return {
-        "run_id": run.plan["run_id"],
-        "experiment": run.plan["experiment"],
-        "size": run.plan["size"],
+        **{key: run.plan[key] for key in ("run_id", "experiment", "size")},
         "emulated": run.is_emulated,
         "response": run.response,
         "included_by_name": included_by_name(run),
         "findings": [asdict(finding) for finding in evaluate_findings(run)],
         "cells": [
-            {
-                **asdict(cell),
-                "treatment": dict(cell.treatment),
-                "text": cell.text,
-                "spread": cell.spread,
-            }
-            for cell in main_cells(run)
+            {**asdict(cell), "text": cell.text, "spread": cell.spread} for cell in main_cells(run)
         ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "memory": memory_json(run),
@@ -450,6 +416,6 @@ def as_json(run: Run) -> dict[str, Any]:
 
 def as_csv(run: Run) -> str:
     """Return a line per treatment, with all digits, in the response's own unit."""
-    rows = [median_row(run, treatment, run.response) for treatment in treatments(run)]
+    columns, rows = median_table(run, run.response)
     words = ([str(x).lower() if isinstance(x, bool) else x for x in row] for row in rows)
-    return csv_text(median_columns(run), list(words))
+    return csv_text(columns, words)

@@ -22,7 +22,7 @@ from analysis.cells import (
 )
 from analysis.data.load import JudgedTrial, Run, load_run
 from analysis.sweep import sweep_of, sweep_rows
-from analysis.views.narrative import notices_html
+from analysis.views.notebook import notices_html
 from analysis.views.run import as_csv, as_json, run_report
 from pagecage.model.record import read_records
 from pagecage.report.model import to_markdown

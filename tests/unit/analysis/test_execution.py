@@ -53,7 +53,7 @@ def test_a_notebook_is_a_script_and_is_read_as_jupytext_reads_it(source: Path) -
 
 
 @pytest.mark.parametrize(
-    "source", [path for path in SOURCES if path.stem != "experiment"], ids=lambda path: path.stem
+    "source", [path for path in SOURCES if path.stem != "report"], ids=lambda path: path.stem
 )
 def test_a_notebook_begins_with_its_title_and_uses_the_public_package(source: Path) -> None:
     first, *_ = read_source(source)

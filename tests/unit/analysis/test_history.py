@@ -70,7 +70,7 @@ def test_three_runs_prove_no_change_below_what_three_runs_differ_by() -> None:
     assert change.floor is not None
     assert change.floor.share == pytest.approx(1.25 / 1.08 - 1)
     gate = parse_gate("read_seconds > +3%")
-    history = TreatmentHistory({}, "read_seconds", (), (change,))
+    history = TreatmentHistory({}, (), (change,))
     verdicts = History((), "read_seconds", (history,), ()).gate_verdicts(gate)
     assert [word for _, word, _ in verdicts] == ["undecided"]
 

@@ -18,7 +18,7 @@ from analysis.figures import charts, style
 from analysis.figures.latencies import latency_figures, latency_frame, percentile_responses
 from analysis.figures.style import numeric_factor, treatment_styles
 from analysis.formatting import format_quantity, format_range
-from analysis.views import narrative
+from analysis.views import notebook
 from pagecage.model.published_figures import read_definitions
 from pagecage.report.model import to_markdown
 from tests.builders.command_line import called
@@ -68,7 +68,7 @@ def test_a_finding_without_a_figure_states_the_reason(tmp_path):
     finding, run = found(tmp_path, {"response": "heartbeat_p999_us", "where": CAGED})
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
     assert finding.note == "no trial of it has a figure"
-    assert "Not measured: no trial of it has a figure." in narrative.answer_html(run)
+    assert "Not measured: no trial of it has a figure." in notebook.answer_html(run)
     assert (
         found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note
         == "size emulated leaves its treatment out"
@@ -116,12 +116,12 @@ def test_a_host_that_lacks_something_is_named(tmp_path):
 
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
     assert finding.note == "the host lacks a requirement: the kernel <refuses> io_uring"
-    assert "could not run 3 of 36 trials" in narrative.notices_html(run)
+    assert "could not run 3 of 36 trials" in notebook.notices_html(run)
     assert (
         "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>"
-        in narrative.notices_html(run)
+        in notebook.notices_html(run)
     )
-    assert "Unfinished" not in narrative.notices_html(run)
+    assert "Unfinished" not in notebook.notices_html(run)
 
 
 def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
@@ -134,7 +134,7 @@ def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
 
 
 def test_an_experiment_without_findings_has_no_answer(tmp_path):
-    assert narrative.answer_html(load_run(build_run(tmp_path / "run"))) == ""
+    assert notebook.answer_html(load_run(build_run(tmp_path / "run"))) == ""
 
 
 def test_small_times_and_ratios_are_formatted_readably():

@@ -23,7 +23,7 @@ from analysis.articles.ratios import (
 )
 from analysis.articles.tables import ratio_sections
 from analysis.data.load import Run, bundled_runs, load_run
-from analysis.views.narrative import answer_html
+from analysis.views.notebook import answer_html
 from analysis.views.run import run_report
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows

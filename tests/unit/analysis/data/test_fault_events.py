@@ -10,7 +10,7 @@ from analysis.articles.evaluate import traced_words
 from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
-from analysis.views.narrative import notices_html
+from analysis.views.notebook import notices_html
 from tests.fixtures.runs import build_run
 
 UNAVAILABLE = [

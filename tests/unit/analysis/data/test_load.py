@@ -20,8 +20,7 @@ from analysis.data.load import (
     sort_levels,
     table_layout,
 )
-from analysis.views.narrative import notices_html
-from analysis.views.notebook import Results
+from analysis.views.notebook import Results, notices_html
 from pagecage.errors import PagecageError
 from tests.builders.command_line import called
 from tests.fixtures.records import outer

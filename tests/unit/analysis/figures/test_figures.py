@@ -11,11 +11,10 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from analysis import alt_text
 from analysis.cells import treatments
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
-from analysis.figures import charts, panels
+from analysis.figures import charts
 from analysis.figures.charts import curve_figure, curve_lines
 from analysis.figures.style import (
     COLOURS,
@@ -111,8 +110,9 @@ def vmtouch(times, bars, end):
 
 def residency_axes(rows):
     with drawing_style():
-        figure = charts.Figure()
-        return panels.residency(figure.subplots(), rows, COLOURS[0])
+        axes = charts.Figure().subplots()
+        charts.draw_residency(axes, rows, COLOURS[0])
+    return axes
 
 
 def test_few_bars_stand_one_below_the_other_with_their_times():
@@ -135,7 +135,7 @@ def test_many_bars_stand_at_their_times():
 
 
 def test_alternative_texts_have_the_extremes(run):
-    strip = alt_text.strip_alt_text(trial_frame(run), "amplification", treatment_styles(run))
+    strip = charts.strip_alt_text(trial_frame(run), "amplification", treatment_styles(run))
     assert strip.endswith("most tenth · unloaded · random 28.4×")
 
 
@@ -143,7 +143,7 @@ def test_the_alternative_text_of_a_curve_has_its_ends(tmp_path):
     run = swept(tmp_path)
     factor, levels = numeric_factor(run)
     lines = curve_lines(run, trial_frame(run), "amplification", factor)
-    text = alt_text.curve_alt_text(lines, factor, list(levels), "amplification")
+    text = charts.curve_alt_text(lines, factor, list(levels), "amplification")
     assert "tenth · unloaded: 1× at 4KiB, 28.4× at 64KiB" in text
     assert "uncaged · unloaded: 1× at 4KiB, 1× at 64KiB" in text
 

@@ -11,7 +11,8 @@ import pytest
 from analysis.data.frames import own_collector_names, own_frame
 from analysis.data.load import Run, load_run
 from analysis.figures.style import treatment_styles
-from analysis.views.custom_collectors import MOST_FIELDS, own_alt_text, own_figure, own_section
+from analysis.figures.traces import MOST_FIELDS, own_alt_text, own_figure
+from analysis.views.notebook import Results
 from tests.fixtures.records import START
 from tests.fixtures.runs import build_run
 
@@ -59,8 +60,13 @@ def own_run(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return load_run(own_run(tmp_path_factory.mktemp("own") / "run"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_run(tmp_path_factory.mktemp("own") / "run")
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> Run:
+    return load_run(folder)
 
 
 def test_numbers_have_the_time_since_go(data: Run) -> None:
@@ -85,8 +91,8 @@ def test_fields_are_below_one_another_and_treatments_side_by_side(data: Run) -> 
     assert own_figure(queue.iloc[:0], styles) is None
 
 
-def test_the_section_has_a_table_and_a_figure_each(data: Run) -> None:
-    shown = own_section(data, treatment_styles(data))
+def test_the_section_has_a_table_and_a_figure_each(folder: Path) -> None:
+    shown = Results(folder).own_collectors
     assert shown is not None
     assert shown.text.count("<svg") == 2
     assert "12 of 12 trials" in shown.text
@@ -94,18 +100,16 @@ def test_the_section_has_a_table_and_a_figure_each(data: Run) -> None:
 
 
 def test_a_run_without_own_collectors_has_no_section(tmp_path: Path) -> None:
-    run = load_run(build_run(tmp_path / "run", repeats=1))
-    assert own_section(run, treatment_styles(run)) is None
+    assert Results(build_run(tmp_path / "run", repeats=1)).own_collectors is None
 
 
-def test_a_collector_without_numbers_says_so(data: Run, tmp_path: Path) -> None:
+def test_a_collector_without_numbers_says_so(tmp_path: Path) -> None:
     folder = build_run(tmp_path / "run", repeats=1)
     plan = json.loads((folder / "plan.json").read_text())
     del plan["plan_sha256"]
     plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
     (folder / "plan.json").write_text(json.dumps(plan))
-    run = load_run(folder)
-    shown = own_section(run, treatment_styles(run))
+    shown = Results(folder).own_collectors
     assert shown is not None
     assert shown.text.count("no numbers to draw") == 2
 

@@ -14,8 +14,7 @@ from analysis.articles.tables import contradiction_html, contradiction_sentence,
 from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
 from analysis.views.html import block_table_html, definition_text_html
-from analysis.views.narrative import paragraph_html
-from analysis.views.notebook import Results
+from analysis.views.notebook import Results, paragraph_html
 from analysis.views.run import main_table, run_report
 from pagecage.report.model import SHADES, to_markdown
 from tests.fixtures.runs import build_run

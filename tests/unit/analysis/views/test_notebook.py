@@ -72,7 +72,7 @@ def test_a_claim_that_the_run_says_nothing_about_is_folded(tmp_path):
 
 
 def test_the_notebook_shows_every_part_of_the_results_once():
-    source = (ROOT / "analysis/notebooks/experiment.py").read_text()
+    source = (ROOT / "analysis/notebooks/report.py").read_text()
     parts = [name for name in vars(Results) if isinstance(vars(Results)[name], property)]
     missing = [name for name in parts if f"\nresults.{name}\n" not in source]
     assert missing == ["strips"]

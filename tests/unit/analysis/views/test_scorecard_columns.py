@@ -10,9 +10,8 @@ import pytest
 from analysis.articles import tables
 from analysis.articles.pages import scorecard_page
 from analysis.articles.ratios import HostedScorecard
-from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim
+from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim, what_decides
 from analysis.articles.tables import columns, format_scored_measurement
-from analysis.articles.undecided import what_decides
 from pagecage.report.model import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)
