@@ -95,24 +95,23 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
 def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
     """Run the same with the harness; return its overhead by cage."""
     host = choose_host(wish, None, tell)
-    plan = _plan(f"{host.data_dir}/bench.bin")
+    file = f"{host.data_dir}/bench.bin"
+    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
+    plan = Plan(
+        run_id,
+        tuple(trials),
+        {"experiment": "bench-replay", "fresh": "never", "harness": harness()},
+    )
     folder = RunFolder.create(scratch(), plan)
     Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
     last = folder.last_records()
     for cage in bare:
         records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
-        yield _inside(cage, records, bare[cage])
+        replayed = [_seconds(record) for record in records]
+        says = f"{median(replayed):.2f} s in a replay, {median(bare[cage]):.2f} s bare"
+        yield figure_of_pairs(f"replayed / bare, {cage}", replayed, bare[cage], says, most=1.02)
         yield _around(cage, records, bare[cage])
-
-
-def _plan(file: str) -> Plan:
-    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
-    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
-    return Plan(
-        run_id,
-        tuple(trials),
-        {"experiment": "bench-replay", "fresh": "never", "harness": harness()},
-    )
 
 
 def _trial(file: str, cage: Cage, number: int) -> Trial:
@@ -138,12 +137,6 @@ def _seconds(record: Record) -> float:
             f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
         )
     return seconds
-
-
-def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    replayed = [_seconds(record) for record in records]
-    says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
-    return figure_of_pairs(f"replayed / bare, {cage}", replayed, bare, says, most=1.02)
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:

@@ -57,20 +57,6 @@ def run_nothings(wish: str) -> list[Record]:
 
 def run_trials(wish: str) -> Mapping[str, Record]:
     """Run the plan on its own host; return the records by trial."""
-    return _run(wish, _plan())
-
-
-def _run(wish: str, plan: Plan) -> Mapping[str, Record]:
-    host = choose_host(wish, None, tell)
-    folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
-    return folder.last_records()
-
-
-def _plan() -> Plan:
-    """Return a plan of empty trials in one machine state, then reads with and without collectors,
-    each in its own state.
-    """
     reading = [
         _trial(
             f"reading_{n}_{'on' if collectors else 'off'}",
@@ -83,7 +69,14 @@ def _plan() -> Plan:
         for n in range(PAIRS)
         for side, collectors in enumerate(((), COLLECTORS) if n % 2 else (COLLECTORS, ()))
     ]
-    return _plan_of([*_nothings(), *reading])
+    return _run(wish, _plan_of([*_nothings(), *reading]))
+
+
+def _run(wish: str, plan: Plan) -> Mapping[str, Record]:
+    host = choose_host(wish, None, tell)
+    folder = RunFolder.create(scratch(), plan)
+    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
+    return folder.last_records()
 
 
 def _nothings() -> list[Trial]:

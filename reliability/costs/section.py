@@ -54,7 +54,9 @@ def costs_summary(results: Path) -> Iterator[str]:
 def costs_section(results: Path) -> Iterator[str]:
     yield _HEAD
     costs = _costs(_read(results))
-    rows = [[what, bench, _marked(words, is_met)] for what, bench, words, is_met in costs]
+    rows = [
+        [what, bench, (words if is_met else f"**{words}**")] for what, bench, words, is_met in costs
+    ]
     yield markdown_table(["cost of", "bench", "measured"], rows)
 
 
@@ -65,7 +67,14 @@ def _read(results: Path) -> Row:
 
 def _costs(found: Row) -> Iterator[Cost]:
     for machine in found.get("peers", []):
-        yield from _peers(machine)
+        trial = machine["trial"]["seconds"]
+        for name, peer in machine["peers"].items():
+            if (most := MOST_TIMES_PEER.get(name)) is None:
+                continue
+            middle, low, high = ratio_of_pairs(trial, peer["seconds"])
+            times = f"{middle:.2f} ({low:.2f} to {high:.2f})"
+            words = f"{times} times {name}'s {median(peer['seconds']):.3f} s"
+            yield f"a trial of nothing, {machine['machine']}", "peers", words, middle <= most
     for place, where in _PLACES.items():
         yield from _observers(found.get("observers", {}).get(place, []), where)
     for row in found.get("sampler", []):
@@ -76,17 +85,6 @@ def _costs(found: Row) -> Iterator[Cost]:
     yield from _growth(found.get("growth", []))
     yield from _fleets(found.get("fleets", []))
     yield from _reports(found.get("reports", []))
-
-
-def _peers(machine: Row) -> Iterator[Cost]:
-    trial = machine["trial"]["seconds"]
-    for name, peer in machine["peers"].items():
-        if (most := MOST_TIMES_PEER.get(name)) is None:
-            continue
-        middle, low, high = ratio_of_pairs(trial, peer["seconds"])
-        times = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        words = f"{times} times {name}'s {median(peer['seconds']):.3f} s"
-        yield f"a trial of nothing, {machine['machine']}", "peers", words, middle <= most
 
 
 def _observers(trials: Sequence[Row], where: str) -> Iterator[Cost]:
@@ -120,10 +118,6 @@ def _effect(rows: Sequence[Row], name: str) -> tuple[float, float, float] | None
 def _words(effect: tuple[float, float, float]) -> str:
     middle, low, high = (100 * (one - 1) for one in effect)
     return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) of the speed"
-
-
-def _marked(words: str, is_met: bool) -> str:
-    return words if is_met else f"**{words}**"
 
 
 def _growth(costs: Sequence[Row]) -> Iterator[Cost]:

@@ -40,7 +40,12 @@ def kills_section(results: Path) -> Iterator[str]:
     )
     rows = (row for place, found in by_place.items() for row in _rows(place, found))
     yield markdown_table(_HEAD, rows)
-    yield from _unstored(results)
+    stored = read_results(results / "guest-kills.json", {"tries": 0, "runs": []})
+    if (dropped := stored.get("tries", 0) - len(stored["runs"])) > 0:
+        yield (
+            f"{dropped} of {stored['tries']} runs in the guest are not stored: no kill met them,"
+            " and such runs did not count before.\n"
+        )
     for run in runs:
         for one in run.get("wrong_before", ()):
             yield f"- run {run['number']} was repeated, because of this before: {one}\n"
@@ -56,16 +61,6 @@ def killed(results: Path) -> tuple[int, int]:
 def _by_place(results: Path) -> dict[str, list[Run]]:
     stored = {place: read_results(results / name) for name, place in _PLACES.items()}
     return {place: found["runs"] for place, found in stored.items() if found}
-
-
-def _unstored(results: Path) -> Iterator[str]:
-    """Yield a sentence about the runs in the guest that an earlier campaign dropped."""
-    stored = read_results(results / "guest-kills.json", {"tries": 0, "runs": []})
-    if (dropped := stored.get("tries", 0) - len(stored["runs"])) > 0:
-        yield (
-            f"{dropped} of {stored['tries']} runs in the guest are not stored: no kill met them,"
-            " and such runs did not count before.\n"
-        )
 
 
 def _rows(place: str, runs: Sequence[Run]) -> Iterator[list[str]]:

@@ -16,20 +16,6 @@ EXAGGERATED = "load that reports twice the rate"
 WHY_EXAGGERATED = "The server's counters do not tell how many requests its work was for."
 
 
-def _served(honest: Simulated) -> dict[str, Any]:
-    data = copy.deepcopy(record_to_json(honest.record))
-    data["workload"]["program"] = "server"
-    data["workload"]["end"] = {}
-    data["response"] = {}
-    data["load"] = {
-        "metrics": {"tps": 1000.0},
-        "cpus": [1],
-        "user_seconds": 0.0,
-        "system_seconds": 0.0,
-    }
-    return data
-
-
 def _idle(data: dict[str, Any]) -> None:
     before = data["counters"]["before"]
     data["counters"]["after"]["cgroup"] = copy.deepcopy(before["cgroup"])
@@ -48,7 +34,16 @@ def service_lies(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
         ("server that had read its data before the load", _warm),
         (EXAGGERATED, lambda data: data["load"]["metrics"].update(tps=2000.0)),
     ):
-        data = _served(honest)
+        data = copy.deepcopy(record_to_json(honest.record))
+        data["workload"]["program"] = "server"
+        data["workload"]["end"] = {}
+        data["response"] = {}
+        data["load"] = {
+            "metrics": {"tps": 1000.0},
+            "cpus": [1],
+            "user_seconds": 0.0,
+            "system_seconds": 0.0,
+        }
         change(data)
         rows = honest.rows if name == EXAGGERATED else ()
         yield "services", name, "", caught_by(Simulated(record_from_json(data), rows))

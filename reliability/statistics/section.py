@@ -50,7 +50,19 @@ def statistics_sections(results: Path) -> Iterator[str]:
     kinds = ", ".join(dict.fromkeys(f"`{row['noise']}`" for row in between))
     yield "## False alarms\n"
     yield _ALARMS.format(kinds=kinds, commit=before["commit"])
-    yield _alarms(now, before)
+    parts: Mapping[str, tuple[str, float | None, Share]] = {
+        "called different": ("between", 1, _different),
+        "a gate `> +5%` fails": ("between", 1, _gate_failed),
+        "medians in their interval": ("coverage", None, _covering),
+        "ratios in their interval": ("coverage", None, _ratios_covering),
+    }
+    counts = sorted({row["repeats"] for row in now["between"]})
+    rows = []
+    for title, (part, slowdown, share) in parts.items():
+        sides = [_of(found[part], slowdown) for found in (before, now)]
+        cells = [" → ".join(_range(side, share, count) for side in sides) for count in counts]
+        rows.append([title, *cells])
+    yield markdown_table(["", *(f"{count} repeats" for count in counts)], rows)
     yield "## Slow-downs that are found\n"
     least, most = _beyond_the_test(between)
     yield _POWER.format(fewest=FEWEST, least=least, most=most)
@@ -107,22 +119,6 @@ def _beyond_the_test(rows: Sequence[Row]) -> tuple[float, float]:
     trusted = [row for row in rows if row["slowdown"] > 1 and row["repeats"] >= FEWEST]
     found = [_higher(row) - _test_higher(row) for row in trusted]
     return min(found), max(found)
-
-
-def _alarms(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    parts: Mapping[str, tuple[str, float | None, Share]] = {
-        "called different": ("between", 1, _different),
-        "a gate `> +5%` fails": ("between", 1, _gate_failed),
-        "medians in their interval": ("coverage", None, _covering),
-        "ratios in their interval": ("coverage", None, _ratios_covering),
-    }
-    counts = sorted({row["repeats"] for row in now["between"]})
-    rows = []
-    for title, (part, slowdown, share) in parts.items():
-        sides = [_of(found[part], slowdown) for found in (before, now)]
-        cells = [" → ".join(_range(side, share, count) for side in sides) for count in counts]
-        rows.append([title, *cells])
-    return markdown_table(["", *(f"{count} repeats" for count in counts)], rows)
 
 
 def _range(rows: Sequence[Row], share: Share, repeats: int) -> str:
