@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from reliability.witnesses.accounts import unexplained
-from reliability.witnesses.campaign import measure
-from reliability.witnesses.trials import LOADS, PLANS, plan_of
+from reliability.witnesses import LOADS, PLANS, measure, plan_of, unexplained
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1200)]
 

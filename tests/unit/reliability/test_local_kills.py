@@ -12,9 +12,8 @@ import pytest
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
 from reliability.campaign import repeat_run
-from reliability.guest_kills.killer import Kill
-from reliability.guest_kills.section import killed, kills_section
-from reliability.local_kills.killer import SPOOL, KilledLocally, data_dir, own_disk, state
+from reliability.guest_kills import Kill, killed, kills_section
+from reliability.local_kills import SPOOL, KilledLocally, data_dir, own_disk, state
 
 
 @pytest.mark.limits

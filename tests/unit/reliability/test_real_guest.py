@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.process import PIPE, spawn
-from reliability.guest_kills import guest_state
-from reliability.guest_kills.killer import Kill, KilledRun, state_outside
-from reliability.guest_kills.section import kills_section
+from reliability import guest_state
+from reliability.guest_kills import Kill, KilledRun, kills_section, state_outside
 from reliability.guest_lies.campaign import guest_lies_section
 
 SLEEP = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]

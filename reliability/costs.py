@@ -1,4 +1,4 @@
-"""The section of docs/TRUST.md about what the harness itself costs."""
+"""Collects what the benches measured into docs/trust/costs.json: `python -m reliability.costs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from reliability.bench.bed import (
     MOST_TIMES_PEER,
     median_with_interval,
     ratio_of_pairs,
+    scratch,
 )
+from reliability.campaign import RESULTS, read_results, write_results
 
 Row = Mapping[str, Any]
 Cost = tuple[str, str, str, bool]
@@ -154,3 +156,29 @@ def _reports(costs: Sequence[Row]) -> Iterator[Cost]:
         )
         what = f"a report of {last['trials']:,} trials"
         yield what, "reports", words, further[-1] <= MOST_GROWTH * further[0]
+
+
+_WHOLE = ("peers", "growth", "reports", "fleets", "sampler")
+_LINES = ("guest", "natively")
+
+
+def collected(top: Path, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored results, with those replaced that a bench has measured since."""
+    found = dict(stored)
+    for name in _WHOLE:
+        if (path := top / f"{name}.json").exists():
+            found[name] = json.loads(path.read_text())
+    observers = dict(found.get("observers", {}))
+    for place in _LINES:
+        if (path := top / f"observers-{place}.jsonl").exists():
+            observers[place] = [*map(json.loads, path.read_text().splitlines())]
+    return found | {"observers": observers}
+
+
+def main() -> None:
+    path = RESULTS / "costs.json"
+    write_results(path, collected(scratch(), read_results(path, {})))
+
+
+if __name__ == "__main__":
+    main()
