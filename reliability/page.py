@@ -15,7 +15,7 @@ from reliability.disks.section import disks_section
 from reliability.faults.results import faults_section, injected
 from reliability.guest_kills import killed, kills_section
 from reliability.guest_lies.campaign import guest_lies_section
-from reliability.mutants.section import mutants_section, mutants_summary
+from reliability.mutants.campaign import mutants_section, mutants_summary
 from reliability.power_loss import cut, power_loss_section
 from reliability.statistics import statistics_sections, statistics_summary
 from reliability.variation import variation_section

@@ -10,9 +10,8 @@ import pytest
 
 from pagecage.errors import PagecageError
 from reliability.bench.__main__ import main, measure, time_left
-from reliability.bench.bed import Figure, Session
+from reliability.bench.bed import Figure, Results, Session
 from reliability.bench.parts import PARTS, Part, chosen, listed
-from reliability.bench.results import Results
 
 FIGURE = Figure("ours / theirs", 1.0, 0.9, 1.1, "1 or more", True, 3, "something")
 
