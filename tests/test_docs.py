@@ -101,15 +101,9 @@ def test_every_command_that_is_shown_exists(document: str, command: str) -> None
 @pytest.mark.parametrize(
     "command",
     [
-        "make experimnt",
-        "make experiment NAM=x",
-        "make NAME=x",
-        "pagecage rnu x",
-        "pagecage run x --hots vm",
-        "pagecage run x --repeats many",
-        "pagecage host up mv",
-        "pagecage run x --fresh sometimes",
-        "pagecage articles claims --markdwn > page.md",
+        *("make experimnt", "make experiment NAM=x", "make NAME=x", "pagecage rnu x"),
+        *("pagecage run x --hots vm", "pagecage run x --repeats many", "pagecage host up mv"),
+        *("pagecage run x --fresh sometimes", "pagecage articles claims --markdwn > page.md"),
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(command: str) -> None:

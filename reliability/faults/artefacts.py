@@ -63,14 +63,7 @@ def wrong_archive(root: Path, before: Any, expected: dict[str, str]) -> Iterator
 
 _EXTRA = (r"log(/.*)?", r"tmp/[a-z0-9_N]+")
 BUNDLE = Scenario(
-    "bundle",
-    prepare_bundle,
-    bundle,
-    bundle_again,
-    archive,
-    archive,
-    wrong_archive,
-    own_role,
+    *("bundle", prepare_bundle, bundle, bundle_again, archive, archive, wrong_archive, own_role),
     extra_files=_EXTRA,
 )
 

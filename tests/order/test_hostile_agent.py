@@ -422,15 +422,7 @@ def write_with_a_signal(content: bytes, descriptor: int) -> None:
 
 __all__ = ["package"]
 EVENTS = [
-    "set-property",
-    "start",
-    "fio",
-    "iostat",
-    "sar",
-    "vmtouch",
-    "scope-before",
-    "scope",
-    "sadf",
+    *("set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf"),
     "stop",
 ]
 

@@ -14,16 +14,8 @@ from tests.builders.command_line import CommandLine, verdicts
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 LIMIT, SECONDS = 300, 20  # cgroups/aws-gp3-tenth.toml
 BOTH_WAYS = (
-    "--name=both",
-    "--thread",
-    "--filename=both",
-    "--filesize=16M",
-    "--bs=4k",
-    "--direct=1",
-    "--ioengine=libaio",
-    "--iodepth=16",
-    "--time_based",
-    f"--runtime={SECONDS}",
+    *("--name=both", "--thread", "--filename=both", "--filesize=16M", "--bs=4k", "--direct=1"),
+    *("--ioengine=libaio", "--iodepth=16", "--time_based", f"--runtime={SECONDS}"),
 )
 
 
