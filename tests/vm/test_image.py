@@ -46,18 +46,11 @@ PASSWD = b"root:x:0:0::/:/x\nsearch:x:1000:1000::/:/x\n"
 SEED = b"seed" * (MIB // 2)
 
 
-class Replays(CommandLine):
-    """Its runs, found by the archive's name."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-search-tar").resolve()
-
-
 @dataclass(frozen=True)
 class Replayed:
     """One replay: what the program wrote, what pagecage said, and where its record is."""
 
-    runs: Replays
+    runs: CommandLine
     status: int
     out: bytes
     said: str
@@ -93,7 +86,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replay(runs: Path, service: Path, *options: str) -> Replayed:
-    runner = Replays(runs)
+    runner = CommandLine(runs, "replay-search-tar")
     words = ["replay", "compose", "--no-control", "--host", "vm", "--image", "search.tar"]
     argv = runner.argv(*words, "--compose", "compose.yaml", *options)
     environment = {**runner.environment, "PYTHONPATH": str(ROOT)}

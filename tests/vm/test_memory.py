@@ -26,20 +26,13 @@ _TOLERANCE = 0.05
 _LOOPS = 20
 
 
-class Searches(CommandLine):
-    """Its runs, found by the program's name."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-pctouch").resolve()
-
-
 @dataclass(frozen=True)
 class Search:
     """A finished search: what `show --json` has of it, and its records."""
 
     memory: dict[str, Any]
     records: list[Record]
-    made: Searches
+    made: CommandLine
 
     def needed(self, criterion: str) -> int:
         needs = self.memory["answer"]["needs"]
@@ -61,7 +54,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def searched(program: Path, runs: Path, target: str, *options: str) -> Search:
-    made = Searches(runs)
+    made = CommandLine(runs, "replay-pctouch")
     words = ("--", str(program), target, str(_WORKING_SET_BYTES // MIB), str(_LOOPS))
     host = ("--host", "vm", "--copy-program", "--precision", "3%")
     status, printed = made.end("memory", "uncaged", *host, *options, *words)

@@ -99,22 +99,12 @@ class Replayed(CommandLine):
     """One program in all four cages and without, with iostat."""
 
     def __init__(self, runs: Path, program: Program) -> None:
-        super().__init__(runs)
-        self._program, data = program, program.make(runs.parent)
+        super().__init__(runs, f"replay-{program.name}")
+        data = program.make(runs.parent)
         options = [word for cage in CAGES[1:] for word in ("--cage", cage)]
         options += ["--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program"]
-        self.status, self.printed = self.end(
-            "replay",
-            CAGES[0],
-            *options,
-            "--collectors",
-            "iostat",
-            "--",
-            *program.command(str(data)),
-        )
-
-    def folder(self) -> Path:
-        return (self.runs / f"latest-replay-{self._program.name}").resolve()
+        options += ["--collectors", "iostat", "--", *program.command(str(data))]
+        self.status, self.printed = self.end("replay", CAGES[0], *options)
 
     def iostat(self, record: Record) -> list[Mapping[str, Any]]:
         text = (self.folder() / record.traces["iostat"]).read_text()

@@ -19,15 +19,8 @@ BOTH_WAYS = (
 )
 
 
-class Replays(CommandLine):
-    """fio in one cage, once."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-fio").resolve()
-
-
 def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
-    made = Replays(runs)
+    made = CommandLine(runs, "replay-fio")
     status, printed = made.end(
         "replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how
     )
