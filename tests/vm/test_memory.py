@@ -111,7 +111,7 @@ def test_anonymous_memory_is_needed_or_the_program_is_killed(of_anonymous: Searc
 def test_damon_sees_the_same_working_set(program: Path, tmp_path: Path) -> None:
     """It watches a run that is long enough for some of its intervals of half a second."""
     data = str(program.parent / "data")
-    made = Searches(tmp_path)
+    made = CommandLine(tmp_path)
     options = ("--no-control", "--host", "vm", "--copy-program", "--collectors", "damon")
     words = ("--cold", data, "--copy", data, "--", str(program), data, "40", "1500")
     status, printed = made.end("replay", "uncaged", *options, *words)
@@ -130,7 +130,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(of_file: Search, tmp_path:
     shutil.copytree(of_file.made.folder(), folder)
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[:-1]))
-    resumed = Searches(tmp_path)
+    resumed = CommandLine(tmp_path)
     status, printed = resumed.end("run", str(folder), "--resume")
     assert status == 0, printed
     names = [json.loads(line)["trial_id"] for line in (folder / "records.jsonl").open()]
