@@ -126,7 +126,7 @@ trust-long: ready-test ## Inject every fault, kill parts of real runs, cut the p
 	@$(python) -m reliability.guest_kills
 	@$(python) -m reliability.guest_kills --guest own
 	@$(python) -m reliability.guest_lies.campaign
-	@$(python) -m reliability.witnesses.campaign
+	@$(python) -m reliability.witnesses
 	@$(python) -m reliability.disks.campaign
 	@$(python) -m reliability.page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reliability.campaign import RESULTS, tell, write_results
 from reliability.mutants.campaign import try_everything
-from reliability.statistics.__main__ import main as measure_statistics
+from reliability.statistics import main as measure_statistics
 
 
 def main() -> None:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reliability.campaign import RESULTS, is_outdated, tell, told_states, write_page
-from reliability.costs.section import costs_section, costs_summary
+from reliability.costs import costs_section, costs_summary
 from reliability.disks.section import disks_section
 from reliability.faults.results import faults_section, injected
-from reliability.guest_kills.section import killed, kills_section
+from reliability.guest_kills import killed, kills_section
 from reliability.guest_lies.campaign import guest_lies_section
-from reliability.mutants.section import mutants_section, mutants_summary
-from reliability.power_loss.section import cut, power_loss_section
-from reliability.statistics.section import statistics_sections, statistics_summary
+from reliability.mutants.campaign import mutants_section, mutants_summary
+from reliability.power_loss import cut, power_loss_section
+from reliability.statistics import statistics_sections, statistics_summary
 from reliability.variation import variation_section
-from reliability.witnesses.section import counts_summary, witnesses_section
+from reliability.witnesses import counts_summary, witnesses_section
 
 Part = Callable[[Path], Iterator[str]]
 _HEAD = """# Reliability
@@ -40,7 +40,7 @@ FILES = {
     "power_loss.json": "reliability.power_loss",
     "mutants.json": "reliability",
     "guest-lies.json": "reliability.guest_lies.campaign",
-    "witnesses.json": "reliability.witnesses.campaign",
+    "witnesses.json": "reliability.witnesses",
     "disks.json": "reliability.disks.campaign",
     "costs.json": "reliability.costs",
 }

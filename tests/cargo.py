@@ -10,12 +10,6 @@ TARGET = f"{platform.machine()}-unknown-linux-gnu"
 def cargo(verb: str) -> list[str]:
     """Return the words of a cargo command over the whole workspace."""
     return [
-        "cargo",
-        verb,
-        "--workspace",
-        "--locked",
-        "--target",
-        TARGET,
-        "--target-dir",
+        *("cargo", verb, "--workspace", "--locked", "--target", TARGET, "--target-dir"),
         "build/cargo",
     ]

@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cyclopts import CycloptsError, MissingArgumentError
@@ -19,12 +20,18 @@ from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.cli.articles import schemas
 from pagecage.cli.main import app
+from pagecage.eviction import CommandRun, cold
 from pagecage.linux.procfs import DISKSTATS_FIELDS
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
+from pagecage.verify.comparison import STATES
+from pagecage.verify.target import Subject
+from pagecage.verify.verification import verify
 from tests.builders.documents import FENCED, FORMAT, as_line, keys, shown
 from tests.builders.plans import CHOICES, plan_of
+from tests.builders.verified import SLICE, VDB, VerifiedMachine
+from tests.order.conftest import on_disk
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files
 
@@ -101,15 +108,9 @@ def test_every_command_that_is_shown_exists(document: str, command: str) -> None
 @pytest.mark.parametrize(
     "command",
     [
-        "make experimnt",
-        "make experiment NAM=x",
-        "make NAME=x",
-        "pagecage rnu x",
-        "pagecage run x --hots vm",
-        "pagecage run x --repeats many",
-        "pagecage host up mv",
-        "pagecage run x --fresh sometimes",
-        "pagecage articles claims --markdwn > page.md",
+        *("make experimnt", "make experiment NAM=x", "make NAME=x", "pagecage rnu x"),
+        *("pagecage run x --hots vm", "pagecage run x --repeats many", "pagecage host up mv"),
+        *("pagecage run x --fresh sometimes", "pagecage articles claims --markdwn > page.md"),
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(command: str) -> None:
@@ -331,3 +332,63 @@ def test_a_right_record_obeys_the_schema() -> None:
 def test_a_wrong_record_is_seen(change: dict[str, object], where: str) -> None:
     line = {**as_line(), **change}
     assert [breach for breach in breaches(line) if breach.startswith(where)]
+
+
+def test_a_probes_keys_are_as_documented() -> None:
+    probe = json.loads((ROOT / "tests/fixtures/imports/probe.json").read_text())
+    section = FORMAT.split("## probe.json\n", 1)[1].split("\n## ", 1)[0]
+    rows = [
+        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
+    ]
+    documented = keys([first for first, _ in rows])
+    assert documented == set(probe) | set(probe["summary"])
+    reported = {first.strip(): rest for first, rest in rows}
+    for key in ("asked", "engine", "file", "machine", "cgroup", "storage"):
+        assert all(re.search(rf"\b{name}\b", reported[f"`{key}`"]) for name in probe[key]), key
+    assert all(re.search(rf"\b{name}\b", reported["`phases`"]) for name in probe["phases"][0])
+
+
+__all__ = ["on_disk"]
+
+
+def documented(title: str) -> dict[str, str]:
+    section = FORMAT.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [
+        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
+    ]
+    return {first.strip(): rest for first, rest in rows}
+
+
+def names_all(row: str, names: object) -> bool:
+    return all(f"{name}" in row for name in names)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    machine = VerifiedMachine(tmp_path)
+    machine.make()
+    monkeypatch.setenv("PATH", machine.path())
+    machine.cgroup(
+        f"{SLICE}/a.service",
+        (7,),
+        io__max=f"{VDB} rbps=max wbps=max riops=500 wiops=max",
+    )
+    machine.unit(f"{SLICE}/a.service", MemoryMax="4096")
+    return verify(Subject(unit="a.service"), 0.6, machine.kernel).to_json()
+
+
+def test_a_verifications_keys_are_as_documented(verification: dict[str, Any]) -> None:
+    rows = documented("Output of `pagecage inspect --json`")
+    assert keys(list(rows)) == set(verification)
+    for key in ("limits", "requested", "bound"):
+        assert names_all(rows[f"`{key}`"], verification[key][0]), key
+    assert names_all(rows["`waited`"], verification["waited"])
+    assert f"`{' '.join(STATES)}`" in rows["`requested`"]
+
+
+def test_a_certificates_keys_are_as_documented(on_disk: Path) -> None:
+    (on_disk / "x").write_bytes(b"x")
+    found, rows = cold([on_disk / "x"]).to_json(), documented("Cold certificate")
+    assert keys(list(rows)) == set(found)
+    assert names_all(rows["`files`"], found["files"][0])
+    assert names_all(rows["`run`"], (field.name for field in fields(CommandRun)))

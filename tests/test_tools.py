@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import select
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
@@ -402,3 +404,95 @@ def test_packages_that_depend_on_the_machine_are_left_to_ansible(bootstrap: Path
     (role / "vars/debian.yml").write_text(by_machine + "  pcplain: [plain]\n")
     prepared(bootstrap)
     assert (bootstrap / "asked").read_text().startswith("Ansible is asked")
+
+
+LOCKS = sorted(path.name for path in (ROOT / "requirements").glob("*.txt"))
+CLEAN = {"dependencies": [{"name": "a", "version": "1", "vulns": []}]}
+BAD = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1"}]}]}
+CRATES = {"database": {"advisory-count": 700}, "vulnerabilities": {"list": []}}
+EMPTY = {**CRATES, "database": {"advisory-count": 0}}
+ADVISORY = {"package": {"name": "b", "version": "2"}, "advisory": {"id": "RUSTSEC-1"}}
+BAD_CRATE = {**CRATES, "vulnerabilities": {"list": [ADVISORY]}}
+
+
+def audit(folder: Path, **answers: str) -> tuple[int, str]:
+    """Run it with programs that print an answer; without one, a program is missing."""
+    for name, answer in answers.items():
+        program = folder / name.replace("_", "-")
+        (folder / name).write_text(answer)
+        program.write_text(f'#!/bin/sh\ncat "{folder / name}"; echo "no network" >&2; exit 1\n')
+        program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/audit"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "says"),
+    [
+        ({}, 3, "NOT CHECKED: pip-audit is not installed"),
+        ({"pip_audit": json.dumps(CLEAN), "cargo_audit": json.dumps(CRATES)}, 0, "Cargo.lock: 0"),
+        ({"pip_audit": json.dumps(BAD), "cargo_audit": json.dumps(CRATES)}, 1, "a 1: PYSEC-1"),
+        ({"pip_audit": json.dumps(CLEAN), "cargo_audit": json.dumps(BAD_CRATE)}, 1, "RUSTSEC-1"),
+        ({"pip_audit": "", "cargo_audit": json.dumps(CRATES)}, 3, "could not check it: no network"),
+        ({"pip_audit": json.dumps(CLEAN), "cargo_audit": "{}"}, 3, "Cargo.lock: NOT CHECKED"),
+        ({"pip_audit": json.dumps(CLEAN), "cargo_audit": json.dumps(EMPTY)}, 3, "NOT CHECKED"),
+        ({"pip_audit": json.dumps(BAD), "cargo_audit": ""}, 1, "Cargo.lock: NOT CHECKED"),
+    ],
+)
+def test_the_status_tells_what_was_checked(
+    tmp_path: Path, answers: dict[str, str], status: int, says: str
+) -> None:
+    found, said = audit(tmp_path, **answers)
+    assert found == status, said
+    assert says in said
+    for name in LOCKS:
+        assert f"requirements/{name}: " in said
+
+
+LACKING = """
+import sys, sysconfig
+from importlib.util import cache_from_source
+from pathlib import Path
+import {modules}
+inside = sysconfig.get_path("purelib")
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+ours = [file for file in files if file.startswith(inside) and file.endswith(".py")]
+print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).exists()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "fewest"),
+    [
+        (
+            (
+                "pagecage.cli.run, pagecage.agent.preview, pagecage.definitions.reader,"
+                " pagecage.hosts.vm.vm_host"
+            ),
+            50,
+        ),
+        (
+            (
+                "analysis.results, analysis.views.render, analysis.views.notebook, jinja2,"
+                " markdown_it"
+            ),
+            400,
+        ),
+    ],
+)
+def test_what_is_imported_is_compiled(modules: str, fewest: int) -> None:
+    done = run(
+        [sys.executable, "-c", LACKING.format(modules=modules)],
+        cwd=ROOT,
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    number, *lacking = done.stdout.split()
+    assert int(number) >= fewest
+    assert not lacking, "tools/bootstrap compiles them: make setup"

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pagecage.checkout import TOP
 from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
-from reliability.bench.bed import Session
+from reliability.bench.bed import Results, Session, show
 from reliability.bench.parts import Part, chosen, listed, minutes
-from reliability.bench.results import Results, show
 from reliability.campaign import tell
 
 RESULTS = TOP / "build" / "bench.json"

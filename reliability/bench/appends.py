@@ -38,8 +38,7 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Bed, Figure, figure_of_pairs
-from reliability.bench.results import show
+from reliability.bench.bed import Bed, Figure, figure_of_pairs, show
 from reliability.campaign import tell
 
 PAIRS = 21

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -12,12 +15,16 @@ from typing import Any, Protocol
 
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
+from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
-from pagecage.model.trial import Package
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.trial import Package, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
+from pagecage.runner.campaign import Campaign
 from pagecage.runner.resource_needs import resource_needs
+from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.repeats import ranks_left_out
 from reliability.campaign import tell
 
@@ -120,6 +127,33 @@ def generate(bed: ReadingBed) -> None:
     bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
 
 
+_UNCAGED = Cage(UNCAGED, {})
+
+
+def make_trial(trial_id: str, workload: Workload, cage: Cage = _UNCAGED, **settings: Any) -> Trial:
+    """Return a trial of the benchmark; `settings` are other fields of a trial."""
+    place = {"experiment": "bench", "treatment": {}, "repeat": 1, "block": 1, "position": 0}
+    return Trial(trial_id=trial_id, workload=workload, cage=cage, **{**place, **settings})
+
+
+def make_plan(trials: Iterable[Trial], name: str = "bench", fresh: str = "never") -> Plan:
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{name}"
+    return Plan(run_id, tuple(trials), {"experiment": name, "fresh": fresh, "harness": harness()})
+
+
+def run_plan(wish: str, plan: Plan) -> RunFolder:
+    """Run a plan on a host of its own."""
+    folder = RunFolder.create(scratch(), plan)
+    host, package = choose_host(wish, None, tell), make_agent_package(TOP)
+    Campaign(host, plan, folder, package, _tell_event).run()
+    return folder
+
+
+def _tell_event(event: Mapping[str, Any]) -> None:
+    if event["event"] in ("step", "trial"):
+        tell(str(event.get("text") or event.get("trial_id")))
+
+
 def ratio_of_pairs(
     numerators: Sequence[float], denominators: Sequence[float]
 ) -> tuple[float, float, float]:
@@ -209,3 +243,57 @@ class Session:
     def leave(self) -> None:
         self._bed = None
         self._ending.close()
+
+
+def show(figure: Figure) -> None:
+    sys.stdout.write(line(figure) + "\n")
+    sys.stdout.flush()
+
+
+def line(figure: Figure) -> str:
+    """Format a figure as a line: ratio, interval if there is one, aim, and its parts."""
+    interval = f"[{figure.low:.3f}, {figure.high:.3f}]" if figure.samples > 1 else ""
+    mark = "" if figure.met else "  MISSED"
+    return (
+        f"{figure.name:<30} {figure.ratio:7.3f} {interval:<17} aim: {figure.aim:<25}"
+        f" {figure.says}{mark}"
+    )
+
+
+class Results:
+    """The figures of each part, with time and host. Parts measured earlier stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts: dict[str, dict[str, Any]] = _earlier(path)
+        self.count = 0
+
+    def begin(self, part: str, harness: Mapping[str, Any]) -> None:
+        """Begin a part; its first figure replaces its earlier ones."""
+        self._entry: dict[str, Any] = {"complete": False, "harness": harness, "figures": []}
+        self._name = part
+
+    def add(self, figure: Figure, about: Mapping[str, Any]) -> None:
+        self._entry |= {**about, "unix_seconds": time.time()}
+        self._entry["figures"].append(asdict(figure))
+        self._parts[self._name] = self._entry
+        self.count += 1
+        self._write()
+
+    def complete(self) -> None:
+        self._entry["complete"] = True
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._path.with_suffix(".part")
+        aside.write_text(json.dumps({"parts": self._parts}, indent=1) + "\n")
+        aside.replace(self._path)
+
+
+def _earlier(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the parts of an earlier benchmark; empty if there is none or its format differs."""
+    try:
+        return dict(json.loads(path.read_text())["parts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

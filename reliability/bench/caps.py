@@ -27,26 +27,12 @@ def measure(bed: Bed) -> Iterator[Figure]:
 
 def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -> Figure:
     tell(f"driving {name}={cap}")
-    options = ["--user"] if bed.host.user else []
+    scope = ("systemd-run", *["--user"] * bool(bed.host.user), "--scope", "--quiet")
     done = bed.run(
-        "systemd-run",
-        *options,
-        "--scope",
-        "--quiet",
-        "-p",
-        f"{name}={bed.host.data_dir} {cap}",
-        "fio",
-        "--name=cap",
-        f"--filename={bed.dataset}",
-        f"--rw={pattern}",
-        f"--bs={block}",
-        f"--iodepth={depth}",
-        "--ioengine=libaio",
-        "--direct=1",
-        "--readonly",
-        "--time_based",
-        f"--runtime={SECONDS}",
-        "--output-format=json",
+        *(*scope, "-p", f"{name}={bed.host.data_dir} {cap}", "fio", "--name=cap"),
+        *(f"--filename={bed.dataset}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}"),
+        *("--ioengine=libaio", "--direct=1", "--readonly", "--time_based"),
+        *(f"--runtime={SECONDS}", "--output-format=json"),
     )
     read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
     achieved = (read["io_bytes"] if "Bandwidth" in name else read["total_ios"]) / (

@@ -10,24 +10,22 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
 
 from pagecage.checkout import TOP
 from pagecage.cli.fleet import hosts_of
 from pagecage.cli.progress import FleetProgress
-from pagecage.cli.run_plan import harness
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder, FleetRequest
 from pagecage.fleet.preflight import check_hosts
 from pagecage.fleet.provisioning import FleetHost, make_fleet_playbook
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package
-from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import Trial, Workload, trial_to_json
+from pagecage.model.trial import Workload, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Figure, scratch, single_figure
+from reliability.bench.bed import Figure, make_plan, make_trial, scratch, single_figure
 from reliability.campaign import tell
 
 FEW, MANY = 4, 24
@@ -73,32 +71,12 @@ def _agent_seconds(run: RunFolder, trials: int) -> float:
 
 
 def _plan(count: int, name: str) -> Plan:
-    trials = tuple(
-        Trial(
-            trial_id=f"nothing_{n}",
-            experiment="bench",
-            treatment={},
-            repeat=1,
-            block=1,
-            position=n,
-            workload=Workload("sleep", ("0.3",), "command"),
-            cage=Cage(UNCAGED, {}),
-        )
-        for n in range(count)
-    )
-    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}{name}-bench-fleet"
-    document = {
-        "experiment": "bench",
-        "fresh": "never",
-        "harness": harness(),
-        "command": "",
-        "run_id": run_id,
-    }
-    return Plan(
-        run_id,
-        trials,
-        {**document, "host": "bench", "trials": [trial_to_json(trial) for trial in trials]},
-    )
+    sleep = Workload("sleep", ("0.3",), "command")
+    plan = make_plan([make_trial(f"nothing_{n}", sleep, position=n) for n in range(count)])
+    run_id = plan.run_id.replace("Z-", f"Z{name}-") + "-fleet"
+    rows = [trial_to_json(trial) for trial in plan.trials]
+    more = {"command": "", "run_id": run_id, "host": "bench", "trials": rows}
+    return replace(plan, run_id=run_id, document={**plan.document, **more})
 
 
 def _seconds(name: str, few: float, many: float) -> Figure:
@@ -120,25 +98,13 @@ def main(group: str) -> int:
     more = len(hosts) - 1
     all_few = controller_seconds(hosts, FEW, "c") if more else one_few
     all_many = controller_seconds(hosts, MANY, "d") if more else one_many
-    figures = [
-        _seconds("controller seconds, the first host", one_few, one_many),
-        *(
-            [
-                _seconds(
-                    "and each further one", (all_few - one_few) / more, (all_many - one_many) / more
-                )
-            ]
-            if more
-            else []
-        ),
-        single_figure(
-            "24 trials / 4 trials, all hosts",
-            all_many / all_few,
-            "about 1",
-            all_many < 1.5 * all_few,
-            f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts",
-        ),
-    ]
+    figures = [_seconds("controller seconds, the first host", one_few, one_many)]
+    if more:
+        further = ((all_few - one_few) / more, (all_many - one_many) / more)
+        figures.append(_seconds("and each further one", *further))
+    ratio, says = all_many / all_few, f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts"
+    name = "24 trials / 4 trials, all hosts"
+    figures.append(single_figure(name, ratio, "about 1", ratio < 1.5, says))
     for figure in figures:
         tell(f"{figure.name}: {figure.ratio:.2f} ({figure.aim}; {figure.says})")
     (TOP / "build/bench-fleet.json").write_text(

@@ -11,21 +11,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from pagecage.checkout import TOP
-from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_plan import harness
-from pagecage.hosts.agent_package import make_agent_package
-from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import COLLECTORS, DRIVERS, WITHOUT_LIMITS, Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from reliability.bench.bed import (
@@ -33,10 +26,12 @@ from reliability.bench.bed import (
     Figure,
     Session,
     figure_of_pairs,
+    make_plan,
+    make_trial,
+    run_plan,
     scratch,
     single_figure,
 )
-from reliability.bench.trials import tell_event
 from reliability.campaign import tell
 
 NONE, ALL = "none", "all"
@@ -120,10 +115,7 @@ def plan_of_reading(
                 trial_id = f"{name}_{beside}_{reader}_{number}_{turn}"
                 shown = {"reader": reader, "collectors": name, "beside": beside}
                 trials.append(_trial(trial_id, shown, pair[name], block, driver))
-    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-observers"
-    return Plan(
-        run_id, tuple(trials), {"experiment": "observers", "fresh": "block", "harness": harness()}
-    )
+    return make_plan(trials, "observers", "block")
 
 
 def _trial(
@@ -137,15 +129,12 @@ def _trial(
     readers = _NATIVE_READERS if is_native else READERS
     reader = _BUSY if treatment["collectors"] == BUSY else readers[treatment["reader"]]
     words = ("--file", "{file}", *reader.words, "--max-seconds", f"{_SECONDS:g}")
-    return Trial(
-        trial_id=trial_id,
+    return make_trial(
+        trial_id,
+        Workload("pcread", words, "handshake"),
         experiment="observers",
         treatment=treatment,
-        repeat=1,
         block=block,
-        position=0,
-        workload=Workload("pcread", words, "handshake"),
-        cage=Cage(UNCAGED, {}),
         driver=driver,
         cache=reader.cache,
         dataset=Dataset(reader.file_mib * MIB),
@@ -156,9 +145,7 @@ def _trial(
 
 
 def observe(wish: str, plan: Plan) -> list[Observed]:
-    host = choose_host(wish, None, tell)
-    folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
+    folder = run_plan(wish, plan)
     records = folder.last_records()
     places = {trial.trial_id: trial for trial in plan.trials}
     return [_observed(folder, places[name], record) for name, record in records.items()]

@@ -9,10 +9,8 @@ from pagecage.errors import PagecageError, nearest
 from reliability.bench import (
     appends,
     caps,
-    clone,
     fleet_growth,
     growth,
-    memory,
     observers,
     peers,
     reading,
@@ -59,7 +57,7 @@ PARTS = (
         "memory",
         "pcread's sum against the heap and memcpy",
         1.0,
-        lambda session: memory.measure(session.bed()),
+        lambda session: reading.measure_memory(session.bed()),
     ),
     Part("trials", "what a trial and its collectors cost", 3.0, trials.measure),
     Part(
@@ -136,7 +134,7 @@ PARTS = (
         "clone",
         "the first command in a new clone with an empty cache",
         12.0,
-        clone.measure,
+        start.measure_clone,
         left_out=True,
     ),
 )

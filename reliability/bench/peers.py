@@ -23,7 +23,6 @@ from pagecage.agent.protocol import RunRequest, request_to_json
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import make_agent_package
-from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import read_records
 from pagecage.model.trial import Package, Trial, Workload
 from pagecage.process import run
@@ -33,6 +32,7 @@ from reliability.bench.bed import (
     Figure,
     Session,
     figure_of_pairs,
+    make_trial,
     scratch,
     started,
 )
@@ -81,21 +81,10 @@ def run_under_systemd(argv: Sequence[str | Path], folder: Path, timeout_seconds:
     return (folder / "out").read_text()
 
 
-def nothing(count: int, block: int = 1) -> tuple[Trial, ...]:
+def nothing(count: int) -> tuple[Trial, ...]:
     """Return trials that start `true` without limits, data or collectors."""
-    return tuple(
-        Trial(
-            trial_id=f"nothing_{number}",
-            experiment="bench",
-            treatment={},
-            repeat=1,
-            block=block,
-            position=0,
-            workload=Workload("true", (), "command"),
-            cage=Cage(UNCAGED, {}),
-        )
-        for number in range(count)
-    )
+    true = Workload("true", (), "command")
+    return tuple(make_trial(f"nothing_{number}", true) for number in range(count))
 
 
 def request_file(path: Path, folder: str, data_dir: str, count: int) -> Path:

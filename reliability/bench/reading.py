@@ -26,14 +26,16 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from reliability.bench.bed import (
+    DATASET_BYTES,
+    Bed,
     Figure,
     NativeBed,
     ReadingBed,
     figure_of_pairs,
     generate,
     scratch,
+    show,
 )
-from reliability.bench.results import show
 from reliability.campaign import tell
 
 PAIRS = 9
@@ -151,21 +153,41 @@ def pcread(bed: ReadingBed, *arguments: str) -> float:
 def fio(bed: ReadingBed, *arguments: str) -> float:
     """Return bytes per second, by fio's clock."""
     done = bed.run(
-        "fio",
-        "--name=read",
-        "--thread",
-        f"--filename={bed.dataset}",
-        "--bs=4k",
-        "--readonly",
-        f"--size={bed.dataset_bytes}",
-        "--invalidate=0",
-        "--gtod_reduce=1",
-        "--random_generator=lfsr",
-        "--output-format=json",
-        *arguments,
+        *("fio", "--name=read", "--thread", f"--filename={bed.dataset}", "--bs=4k", "--readonly"),
+        *(f"--size={bed.dataset_bytes}", "--invalidate=0", "--gtod_reduce=1"),
+        *("--random_generator=lfsr", "--output-format=json", *arguments),
     )
     read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
     return float(read["io_bytes"] / (read["runtime"] / 1000))
+
+
+MEMORY_PAIRS = 15
+_MEBIBYTE = ("--block-bytes", "1048576", "--fault-every", "0", "--warm-passes", "1")
+HEAP = ("--source", "heap", *_MEBIBYTE)
+MAPPED = ("--source", "mmap", "--advice", "populate-read", *_MEBIBYTE)
+# The first copy touches the pages, the second is timed.
+COPY = f"""
+import time
+a, b = bytearray({DATASET_BYTES}), bytearray({DATASET_BYTES})
+for i in range(0, len(a), 4096): a[i] = 1
+memoryview(b)[:] = a
+start = time.perf_counter()
+memoryview(b)[:] = a
+print(len(a) / (time.perf_counter() - start))
+"""
+
+
+def measure_memory(bed: Bed) -> Iterator[Figure]:
+    tell(f"adding up memory {PAIRS} times, mapped, on the heap, and copied")
+    rounds = [
+        (pcread(bed, *MAPPED), pcread(bed, *HEAP), float(bed.run("python3", "-c", COPY).stdout))
+        for _ in range(MEMORY_PAIRS)
+    ]
+    mapped, heap, copied = map(list, zip(*rounds, strict=True))
+    says = f"bytes a second, {DATASET_BYTES >> 20} MiB in order, pages mapped beforehand"
+    yield figure_of_pairs("resident mapping / heap", mapped, heap, says, least_low=0.97)
+    says = f"bytes a second summed by bytes a second copied, {DATASET_BYTES >> 20} MiB"
+    yield figure_of_pairs("heap / memcpy", heap, copied, says, least_low=1.0)
 
 
 if __name__ == "__main__":

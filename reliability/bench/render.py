@@ -19,8 +19,7 @@ from typing import Any
 
 from pagecage.process import run
 from pagecage.units import LEAST_PAGE_BYTES, MIB
-from reliability.bench.bed import Figure, growth_figure, scratch, single_figure
-from reliability.bench.results import show
+from reliability.bench.bed import Figure, growth_figure, scratch, show, single_figure
 from reliability.campaign import tell
 from tests.tree import ROOT
 

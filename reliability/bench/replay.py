@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from statistics import median
 
-from pagecage.checkout import TOP
-from pagecage.cli.host_choice import choose_host
 from pagecage.cli.options import definitions
-from pagecage.cli.run_plan import harness
-from pagecage.hosts.agent_package import make_agent_package
 from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload
-from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign
-from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Bed, Figure, Session, figure_of_pairs, scratch
-from reliability.bench.trials import tell_event
+from reliability.bench.bed import (
+    Bed,
+    Figure,
+    Session,
+    figure_of_pairs,
+    make_plan,
+    make_trial,
+    run_plan,
+)
 from reliability.campaign import tell
 
 RUNS = 7
@@ -48,22 +47,17 @@ for _ in range(order["runs"]):
 
 def measure(session: Session) -> Iterator[Figure]:
     """Measure what the harness adds inside and around a program."""
-    alone = bare_seconds(session.bed())
+    bed = session.bed()
+    alone = bare_seconds(bed)
     session.leave()
-    yield from replays(session.wish, alone)
+    yield from replays(session.wish, bed.dataset, alone)
 
 
 def program(file: str, cage: str) -> list[str]:
     """Return a foreign program: it reads the whole file, or as much as a cap lets pass in some
     seconds.
     """
-    return [
-        "dd",
-        f"if={file}",
-        "of=/dev/null",
-        "bs=256k",
-        *(["count=256"] if cage == CAGED else []),
-    ]
+    return ["dd", f"if={file}", "of=/dev/null", "bs=256k", *["count=256"] * (cage == CAGED)]
 
 
 def bare_seconds(bed: Bed) -> dict[str, list[float]]:
@@ -92,43 +86,24 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
     return [float(line) for line in done.stdout.split()]
 
 
-def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
+def replays(wish: str, file: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
     """Run the same with the harness; return its overhead by cage."""
-    host = choose_host(wish, None, tell)
-    plan = _plan(f"{host.data_dir}/bench.bin")
-    folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_agent_package(TOP), tell_event).run()
-    last = folder.last_records()
+    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
+    last = run_plan(wish, make_plan(trials, "bench-replay")).last_records()
     for cage in bare:
         records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
-        yield _inside(cage, records, bare[cage])
+        replayed = [_seconds(record) for record in records]
+        says = f"{median(replayed):.2f} s in a replay, {median(bare[cage]):.2f} s bare"
+        yield figure_of_pairs(f"replayed / bare, {cage}", replayed, bare[cage], says, most=1.02)
         yield _around(cage, records, bare[cage])
-
-
-def _plan(file: str) -> Plan:
-    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
-    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
-    return Plan(
-        run_id,
-        tuple(trials),
-        {"experiment": "bench-replay", "fresh": "never", "harness": harness()},
-    )
 
 
 def _trial(file: str, cage: Cage, number: int) -> Trial:
     name, *arguments = program(file, cage.name)
     command = CommandSpec(data_paths=(file,), is_literal=True)
-    return Trial(
-        trial_id=f"{cage.name.replace('-', '_')}_{number}",
-        experiment="bench-replay",
-        treatment={},
-        repeat=1,
-        block=1,
-        position=0,
-        workload=Workload(name, tuple(arguments), "command", command=command),
-        cage=cage,
-        cache="cold",
-    )
+    workload = Workload(name, tuple(arguments), "command", command=command)
+    trial_id = f"{cage.name.replace('-', '_')}_{number}"
+    return make_trial(trial_id, workload, cage, experiment="bench-replay", cache="cold")
 
 
 def _seconds(record: Record) -> float:
@@ -138,12 +113,6 @@ def _seconds(record: Record) -> float:
             f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
         )
     return seconds
-
-
-def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    replayed = [_seconds(record) for record in records]
-    says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
-    return figure_of_pairs(f"replayed / bare, {cage}", replayed, bare, says, most=1.02)
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:

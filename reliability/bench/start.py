@@ -18,8 +18,8 @@ from statistics import median
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.model.record import Record, read_records
-from pagecage.process import PIPE, spawn
-from reliability.bench.bed import Figure, Session, scratch
+from pagecage.process import PIPE, run, spawn
+from reliability.bench.bed import Figure, Session, scratch, single_figure
 from reliability.campaign import tell
 
 _OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
@@ -175,3 +175,26 @@ def _longest(phases: Sequence[tuple[str, float]]) -> str:
     middle = {name: median(seconds for other, seconds in phases if other == name) for name in names}
     longest = sorted(middle, key=lambda name: -middle[name])[:SHOWN_PHASES]
     return ", ".join(f"{name} {middle[name]:.2f} s" for name in longest)
+
+
+MOST_SECONDS = 420.0
+FIRST = "constrained-random"
+
+
+def measure_clone(session: Session) -> Iterator[Figure]:
+    """Clone the committed state, measure, and remove the clone and its cache."""
+    session.leave()
+    place = scratch() / "clone"
+    shutil.rmtree(place, ignore_errors=True)
+    run(["git", "clone", "--quiet", "--local", TOP, place / "checkout"])
+    tell(f"make experiment NAME={FIRST} in a new clone")
+    try:
+        cache = {"XDG_CACHE_HOME": str(place / "cache")}
+        first = timed(FIRST, place / "runs", session.wish, place / "checkout", cache, aloud=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    session.about = {"host": first.records[0].host, "emulated": first.records[0].emulated}
+    seconds, until = first.seconds, first.starts[0] - first.began
+    says = f"{until:.0f} s until the first of {len(first.records)} trials"
+    aim = f"{MOST_SECONDS:g} or less"
+    yield single_figure("seconds in a new clone", seconds, aim, seconds <= MOST_SECONDS, says)

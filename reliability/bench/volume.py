@@ -35,8 +35,7 @@ from typing import Any
 from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer, path_latency_us
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Figure, figure_of_pairs, scratch, single_figure
-from reliability.bench.results import show
+from reliability.bench.bed import Figure, figure_of_pairs, scratch, show, single_figure
 from reliability.campaign import tell
 
 PAIRS = 9

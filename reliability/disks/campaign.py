@@ -96,7 +96,13 @@ def measure(
     host = StackHost(GUESTS[guest])
     try:
         host.begin()
-        failed = _make(host, tuple(names))
+        tell("making the stacks")
+        script = stacks.script(tuple(names))
+        began = time.monotonic()
+        done = run(ssh_argv(host.target, ["sh", "-s"]), input_text=script, timeout_seconds=400)
+        tell(f"made in {time.monotonic() - began:.0f} s; {done.stdout.strip() or 'none failed'}")
+        lines = (line.partition(": ") for line in done.stdout.splitlines())
+        failed = {name: reason for name, _, reason in lines if name in stacks.BY_NAME}
         for tester in testers:
             for finding in _test(host, TESTERS[tester], tuple(names)):
                 stack = Path(finding["directory"]).parent.name
@@ -104,16 +110,6 @@ def measure(
                 keep(cell | ({"not_made": failed[stack]} if stack in failed else {}))
     finally:
         host.stop()
-
-
-def _make(host: StackHost, names: tuple[str, ...]) -> dict[str, str]:
-    tell("making the stacks")
-    script = stacks.script(names)
-    began = time.monotonic()
-    done = run(ssh_argv(host.target, ["sh", "-s"]), input_text=script, timeout_seconds=400)
-    tell(f"made in {time.monotonic() - began:.0f} s; {done.stdout.strip() or 'none failed'}")
-    lines = (line.partition(": ") for line in done.stdout.splitlines())
-    return {name: reason for name, _, reason in lines if name in stacks.BY_NAME}
 
 
 def _test(host: StackHost, tester: Tester, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -102,7 +102,9 @@ def disks_section(results: Path) -> Iterator[str]:
     barred: dict[str, list[str]] = {}
     for ours in by_user:
         if why := _refused_everywhere(ours):
-            barred.setdefault(why, []).append(_name_of_user(ours[0]))
+            barred.setdefault(why, []).append(
+                f"as {_USERS[ours[0]['as']]} of {_GUESTS[ours[0]['guest']]}"
+            )
     for why, users in barred.items():
         yield f"Refused on every stack, {' and '.join(users)}: {why}.\n"
     yield from _sentences(_tested(cells))
@@ -138,10 +140,6 @@ def _row(cells: Sequence[Cell]) -> list[str]:
     counts = (words.count(one) for one in (PROVEN, REFUSED, UNPROVEN, LEAKS))
     user = _USERS[cells[0]["as"]]
     return [_GUESTS[cells[0]["guest"]], kernel, user, str(len(cells)), *map(str, counts)]
-
-
-def _name_of_user(cell: Cell) -> str:
-    return f"as {_USERS[cell['as']]} of {_GUESTS[cell['guest']]}"
 
 
 def _refused_everywhere(cells: list[Cell]) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 TOP = "/stacks"
 FIRST, SECOND = "second", "third"
@@ -28,108 +30,8 @@ class Stack:
     parts_beside: int = 0
 
 
-_EXT4 = "mkfs.ext4 -q -E lazy_itable_init=0,nodiscard"
-_VG = "vg {0} $p1; lv {0} -l 100%FREE -n data"
-_MD = "mdadm --quiet --create /dev/md/{0} --run --assume-clean --metadata 1.2 --level 1 -n 2 {1}"
-STACKS = (
-    Stack("partition", "ext4 on a partition", f"{_EXT4} $p1; mount $p1 $at"),
-    Stack(
-        "lvm-ext4",
-        "ext4 on LVM",
-        f"{_VG.format('vgext')}; {_EXT4} /dev/vgext/data; mount /dev/vgext/data $at",
-    ),
-    Stack(
-        "lvm-xfs",
-        "XFS on LVM",
-        f"{_VG.format('vgxfs')}; mkfs.xfs -q -K /dev/vgxfs/data; mount /dev/vgxfs/data $at",
-    ),
-    Stack(
-        "luks",
-        "ext4 on LUKS",
-        "echo -n key > /run/key; cryptsetup -q luksFormat --pbkdf pbkdf2"
-        " --pbkdf-force-iterations 1000 --key-file /run/key $p1;"
-        " cryptsetup open --key-file /run/key $p1 sealed;"
-        f" {_EXT4} /dev/mapper/sealed; mount /dev/mapper/sealed $at",
-    ),
-    Stack(
-        "lvm-luks",
-        "ext4 on LVM on LUKS",
-        "echo -n key > /run/key2; cryptsetup -q luksFormat --pbkdf pbkdf2"
-        " --pbkdf-force-iterations 1000 --key-file /run/key2 $p1;"
-        " cryptsetup open --key-file /run/key2 $p1 below;"
-        " vg vgover /dev/mapper/below; lv vgover -l 100%FREE -n data;"
-        f" {_EXT4} /dev/vgover/data; mount /dev/vgover/data $at",
-    ),
-    Stack(
-        "md-two-disks",
-        "ext4 on md RAID1 of two disks",
-        f"{_MD.format('apart', '$p1 $b1')}; {_EXT4} /dev/md/apart; mount /dev/md/apart $at",
-        parts_beside=1,
-    ),
-    Stack(
-        "md-one-disk",
-        "ext4 on md RAID1 of two partitions of a disk",
-        f"{_MD.format('beside', '$p1 $p2')}; {_EXT4} /dev/md/beside; mount /dev/md/beside $at",
-        parts=2,
-    ),
-    Stack(
-        "thin",
-        "ext4 on dm-thin",
-        "vg vgthin $p1; lv vgthin --type thin-pool -L 340M -n pool;"
-        " lv vgthin -V 320M -n data --thinpool pool;"
-        f" {_EXT4} /dev/vgthin/data; mount /dev/vgthin/data $at",
-    ),
-    Stack(
-        "thin-two-disks",
-        "ext4 on dm-thin with metadata on another disk",
-        "vg vgpool $p1 $b1; lvcreate $own -L 340M -n pool vgpool $p1;"
-        " lvcreate $own -L 8M -n meta vgpool $b1;"
-        " lvconvert $own --type thin-pool --poolmetadata vgpool/meta vgpool/pool;"
-        " lv vgpool -V 320M -n data --thinpool pool;"
-        f" {_EXT4} /dev/vgpool/data; mount /dev/vgpool/data $at",
-        parts_beside=1,
-    ),
-    Stack(
-        "lvm-two-disks",
-        "ext4 on an LVM volume over two disks",
-        "vg vgwide $p1 $b1; lv vgwide -l 100%FREE -n data;"
-        f" {_EXT4} /dev/vgwide/data; mount /dev/vgwide/data $at",
-        parts_beside=1,
-    ),
-    Stack("btrfs", "btrfs on one disk", "mkfs.btrfs -q $p1; mount $p1 $at"),
-    Stack(
-        "btrfs-two-disks",
-        "btrfs on two disks",
-        "mkfs.btrfs -q $p1 $b1; mount $p1 $at",
-        parts_beside=1,
-    ),
-    Stack("vfat", "vfat on a partition", "mkfs.vfat $p1 > /dev/null; mount -o umask=0 $p1 $at"),
-    Stack("ext4-journal", "ext4 with data=journal", f"{_EXT4} $p1; mount -o data=journal $p1 $at"),
-    Stack(
-        "loop",
-        "ext4 on a loop device",
-        f"mkdir -p {TOP}/partition; truncate -s 320M {TOP}/partition/image;"
-        f" loop=$(losetup --find --show {TOP}/partition/image); {_EXT4} $loop; mount $loop $at",
-        parts=0,
-    ),
-    Stack(
-        "overlay",
-        "overlayfs",
-        f"cd {TOP}/partition; mkdir lower upper work;"
-        " mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay $at",
-        parts=0,
-    ),
-    Stack("tmpfs", "tmpfs", "mount -t tmpfs tmpfs $at", parts=0),
-    Stack(
-        "nfs",
-        "NFS",
-        f"mkdir {TOP}/partition/shared; chmod 777 {TOP}/partition/shared;"
-        " timeout 60 systemctl start nfs-server;"
-        f" exportfs -o rw,insecure,no_root_squash,fsid=0 127.0.0.1:{TOP}/partition/shared;"
-        " timeout 30 mount -t nfs4 127.0.0.1:/ $at",
-        parts=0,
-    ),
-)
+_ROWS = tomllib.loads(Path(__file__).with_name("stacks.toml").read_text())["stack"]
+STACKS = tuple(Stack(**row) for row in _ROWS)
 BY_NAME = {stack.name: stack for stack in STACKS}
 NEEDED_FIRST = ("partition",)
 """Stacks in which others keep files."""

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from reliability.campaign import arguments, code_of, folder_on_disk, tell, write_page
-from reliability.faults.bundles import BUNDLE, RENDER
+from reliability.faults.artefacts import BUNDLE, IMAGE, PUBLISH, RENDER
 from reliability.faults.campaign import Choose, Plan, enumerate_faults
 from reliability.faults.fleets import FLEET, PROVISION
-from reliability.faults.images import IMAGE
 from reliability.faults.results import (
     StoredFault,
     read_campaign,
@@ -34,7 +33,6 @@ from reliability.faults.results import (
 )
 from reliability.faults.runs import RESUME, RUN
 from reliability.faults.scenario import Scenario
-from reliability.faults.sites import PUBLISH
 from reliability.faults.trials import TRIAL
 
 SCENARIOS: Mapping[str, Scenario] = {

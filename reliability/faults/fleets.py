@@ -148,14 +148,7 @@ def wrongly_provisioned(root: Path, _: Any, expected: dict[str, str]) -> Iterato
 
 
 PROVISION = Scenario(
-    "provision",
-    prepare,
-    provision,
-    provision,
-    provisioned,
-    _nothing,
-    wrongly_provisioned,
-    role,
+    *("provision", prepare, provision, provision, provisioned, _nothing, wrongly_provisioned, role),
     runs.faults,
     (r"log/.*", r"tmp/[a-z0-9_N]+"),
     limits=Limits(lingering_seconds=3.0),

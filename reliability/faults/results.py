@@ -200,9 +200,29 @@ def faults_section(results: Path) -> Iterator[str]:
     rows = [summarise(faults) for faults in by_command.values()]
     yield "## Faults, enumerated\n"
     yield _METHOD
-    yield _totals(rows)
+    calls, planned, injections, met, mended = (
+        sum(row[key] if isinstance(row[key], int) else len(row[key]) for row in rows)
+        for key in ("calls", "planned", "injections", "met", "mended")
+    )
+    wrong = sum(len(row["wrong"]) for row in rows)
+    yield (
+        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected and"
+        f" {met:,} met their call again. **{wrong} had a consequence that must not be**, and"
+        f" {mended} had one with an earlier state of the code. One after another they take"
+        f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes.\n"
+    )
     yield markdown_table(_HEAD, [_command_row(row) for row in rows])
-    yield from _states(campaign)
+    missing = Counter(one.command for one in campaign.faults if one.state is None)
+    if missing:
+        yield f"Not injected yet: {_listed(missing)}.\n"
+    counts = Counter(one.state for one in campaign.faults if one.state is not None)
+    newest = max(counts)
+    earlier = Counter(one.command for one in campaign.faults if (one.state or newest) < newest)
+    if earlier:
+        yield (
+            f"{counts[newest]:,} were injected with the newest code that the campaign met,"
+            f" {earlier.total():,} with earlier code and not repeated since: {_listed(earlier)}.\n"
+        )
     for row in rows:
         yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
 
@@ -217,34 +237,6 @@ The command must end with a documented exit status and without a traceback. The 
 succeed. No record may be lost, counted twice or changed. No process, cgroup, setting, lock or file
 may be left. A bundle, a site, an image or a run folder is whole or absent.
 """
-
-
-def _totals(rows: Sequence[Mapping[str, Any]]) -> str:
-    calls, planned, injections, met, mended = (
-        sum(row[key] if isinstance(row[key], int) else len(row[key]) for row in rows)
-        for key in ("calls", "planned", "injections", "met", "mended")
-    )
-    wrong = sum(len(row["wrong"]) for row in rows)
-    return (
-        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected and"
-        f" {met:,} met their call again. **{wrong} had a consequence that must not be**, and"
-        f" {mended} had one with an earlier state of the code. One after another they take"
-        f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes.\n"
-    )
-
-
-def _states(campaign: StoredCampaign) -> Iterator[str]:
-    missing = Counter(one.command for one in campaign.faults if one.state is None)
-    if missing:
-        yield f"Not injected yet: {_listed(missing)}.\n"
-    counts = Counter(one.state for one in campaign.faults if one.state is not None)
-    newest = max(counts)
-    earlier = Counter(one.command for one in campaign.faults if (one.state or newest) < newest)
-    if earlier:
-        yield (
-            f"{counts[newest]:,} were injected with the newest code that the campaign met,"
-            f" {earlier.total():,} with earlier code and not repeated since: {_listed(earlier)}.\n"
-        )
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -122,7 +122,17 @@ class Supervisor:
         self._outcome, self._counts, self._is_full = Outcome(), Counter(), False
         self._roles, self._role, self._injection = {}, role, injection
         began = time.monotonic()
-        self._main = _fork_armed(command, self._listeners)
+        told = mmap.mmap(-1, 8)
+        pid = os.fork()
+        if pid == 0:
+            _become(command, told)
+        while not (listener := struct.unpack_from("<i", told)[0]):
+            time.sleep(0.0005)
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                raise RuntimeError("the child ended before its filter was installed")
+        self._listeners.append(calls.take_descriptor(pid, listener))
+        struct.pack_into("<i", told, 4, 1)
+        self._main = pid
         self._serve_until_end(began, limits)
         self._linger(limits)
         self._outcome.seconds = time.monotonic() - began
@@ -230,27 +240,20 @@ class Supervisor:
             return int(NUMBERS["ENOSPC"])
         elif fault in (KILLED, TORN):
             if fault == TORN:
-                _write_half(call)
+                content = written_bytes(call)
+                taken = calls.take_descriptor(
+                    thread_group(call.pid), call.arguments[0] & 0xFFFFFFFF
+                )
+                try:
+                    os.write(taken, content[: len(content) // 2])
+                finally:
+                    os.close(taken)
             os.kill(thread_group(call.pid), signal.SIGKILL)
         elif fault == NO_ANSWER:
             os.kill(thread_group(call.pid), signal.SIGSTOP)
         else:
             return int(NUMBERS[fault])
         return -1
-
-
-def _fork_armed(command: Callable[[], int], listeners: list[int]) -> int:
-    told = mmap.mmap(-1, 8)
-    pid = os.fork()
-    if pid == 0:
-        _become(command, told)
-    while not (listener := struct.unpack_from("<i", told)[0]):
-        time.sleep(0.0005)
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            raise RuntimeError("the child ended before its filter was installed")
-    listeners.append(calls.take_descriptor(pid, listener))
-    struct.pack_into("<i", told, 4, 1)
-    return pid
 
 
 def _become(command: Callable[[], int], told: mmap.mmap) -> None:
@@ -288,12 +291,3 @@ def descendants(pid: int) -> list[int]:
         generation = [child for parent in generation for child in children.get(parent, [])]
         found += generation
     return found
-
-
-def _write_half(call: Call) -> None:
-    content = written_bytes(call)
-    taken = calls.take_descriptor(thread_group(call.pid), call.arguments[0] & 0xFFFFFFFF)
-    try:
-        os.write(taken, content[: len(content) // 2])
-    finally:
-        os.close(taken)

@@ -112,14 +112,7 @@ def role(pid: int) -> str | None:
 
 
 TRIAL = Scenario(
-    "trial",
-    prepare,
-    start,
-    start,
-    result,
-    acknowledged,
-    wrong,
-    role,
+    *("trial", prepare, start, start, result, acknowledged, wrong, role),
     extra_files=(r"spool/.*\.log", r"tmp/[a-z0-9_N]+"),
     is_copied=False,
     before=ask,

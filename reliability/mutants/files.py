@@ -52,22 +52,18 @@ def build(folder: Path, honest: Simulated) -> Path:
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "facts").mkdir()
     for trial in trials:
-        _add(folder, honest, trial, plan["plan_sha256"])
+        name = f"trials/{trial['trial_id']}.1/sampler.jsonl"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in honest.rows))
+        record = replace(
+            honest.record,
+            trial_id=trial["trial_id"],
+            repeat=trial["repeat"],
+            plan_sha256=plan["plan_sha256"],
+            traces={"sampler": name},
+        )
+        append_record(folder / "records.jsonl", record)
     return folder
-
-
-def _add(folder: Path, honest: Simulated, trial: Mapping[str, Any], digest: str) -> None:
-    name = f"trials/{trial['trial_id']}.1/sampler.jsonl"
-    (folder / name).parent.mkdir(parents=True)
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in honest.rows))
-    record = replace(
-        honest.record,
-        trial_id=trial["trial_id"],
-        repeat=trial["repeat"],
-        plan_sha256=digest,
-        traces={"sampler": name},
-    )
-    append_record(folder / "records.jsonl", record)
 
 
 def _records(run: Path) -> list[Data]:
@@ -241,7 +237,12 @@ def _bundles(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]]:
         pack(whole, bundle, redacted=False)
         edit(changed, "as it is")
         if how == "as it is":
-            _replace(bundle, "records.jsonl", (changed / "records.jsonl").read_bytes())
+            content = (changed / "records.jsonl").read_bytes()
+            with zipfile.ZipFile(bundle) as archive:
+                files = {entry: archive.read(entry) for entry in archive.namelist()}
+            with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+                for entry, data in {**files, "records.jsonl": content}.items():
+                    archive.writestr(entry, data)
         else:
             bundle.unlink()
             try:
@@ -255,14 +256,6 @@ def _bundles(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]]:
             yield "bundles", "figure edited", how, f"refused: {error.message.rpartition('/')[2]}"
             continue
         yield "bundles", "figure edited", how, judge(scratch / f"unpacked-{number}")
-
-
-def _replace(bundle: Path, name: str, content: bytes) -> None:
-    with zipfile.ZipFile(bundle) as archive:
-        files = {entry: archive.read(entry) for entry in archive.namelist()}
-    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, data in {**files, name: content}.items():
-            archive.writestr(entry, data)
 
 
 def _baselines(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]]:

@@ -42,8 +42,9 @@ def pagecage_in(folder: Path, *words: str, timeout_seconds: float = _LONGEST_SEC
 class CommandLine:
     """`pagecage ...` as a process, with its runs in a folder of the test."""
 
-    def __init__(self, runs: Path, **environment: str) -> None:
-        self.runs = runs
+    def __init__(self, runs: Path, latest: str = "smoke", **environment: str) -> None:
+        """`latest` is the name of its newest run."""
+        self.runs, self.latest = runs, latest
         self.environment = {"PAGECAGE_RUNS": str(runs), **environment}
 
     def argv(self, *arguments: str) -> list[str]:
@@ -59,7 +60,7 @@ class CommandLine:
         return process.returncode, printed.decode()
 
     def folder(self) -> Path:
-        return (self.runs / "latest-smoke").resolve()
+        return (self.runs / f"latest-{self.latest}").resolve()
 
     def records(self) -> list[Record]:
         """Return the last record of each trial: one that is not prepared is repeated."""

@@ -6,12 +6,12 @@ import io
 import socket
 from typing import Any
 
-from pagecage.agent.session import run_trial
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import Record
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Workload
+from tests.builders import trial_runs
 from tests.builders.command_trials import MEMORY
-from tests.fake_host.machine import Machine, make_session, make_trial
+from tests.fake_host.machine import Machine, make_trial
 
 SERVES = "echo serving; exec sleep 60"
 TPS = {"tps": MetricPattern("tps = ([0-9.]+)")}
@@ -47,5 +47,4 @@ def carry_out(
     workload = Workload("sh", ("-c", server), "service", command=command, service=service)
     own = {"cage": MEMORY, "collectors": (), "dataset": None, "cache": "any"}
     made = make_trial(workload=workload, **{**own, **(trial or {})})
-    run_trial(make_session(machine, out or io.BytesIO(), made), made, 1)
-    return list(read_records(machine.records))[-1]
+    return trial_runs.carry_out(machine, made, out=out)

@@ -32,9 +32,18 @@ JSON
 """
 
 
-def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
+def carry_out(
+    machine: Machine,
+    trial: Trial,
+    session: HostSession | None = None,
+    out: io.BytesIO | None = None,
+) -> Record:
     """Run one trial; its record as it stands in the host's file."""
-    run_trial(session or make_session(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(session or make_session(machine, out or io.BytesIO(), trial), trial, 1)
+    return last_record(machine)
+
+
+def last_record(machine: Machine) -> Record:
     return list(read_records(machine.records))[-1]
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import strategies as st
 
+from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer
 from pagecage.cloud.catalogue import VolumeType, read_offers
 from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
 from pagecage.cloud.profile import CageOptions, LimitProfile, find_instance, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
+from pagecage.errors import HostError
 from pagecage.units import GIB
 from tests.tree import ROOT
 
@@ -58,3 +65,34 @@ def any_profile(
         name = "n2-standard-64" if kind.provider == "gcp" else "standard-droplet"
         instance = find_instance(provider, kind, name)
     return profile_of(provider, kind, request, instance, CageOptions(start, scale))
+
+
+PROGRAMS = ROOT / "build/host/lib"
+
+
+def _missing() -> str:
+    try:
+        FuseLoop().require()
+    except HostError as error:
+        return error.message
+    return ""
+
+
+needs_fuse = pytest.mark.skipif(bool(_missing()), reason=_missing() or "it can attach volumes")
+
+
+PLUGIN_FILE = ROOT / "build/host/lib" / PLUGIN
+
+
+@contextmanager
+def served(size_bytes: int = 64 * 2**20) -> Iterator[VolumeServer]:
+    """Serve an empty file for the block. Its folder has a short name (unix(7): 107 characters)."""
+    with TemporaryDirectory(prefix="pcv-") as folder:
+        file = Path(folder, "volume.raw")
+        with file.open("wb") as volume:
+            volume.truncate(size_bytes)
+        server = VolumeServer.start(PLUGIN_FILE, file, Path(folder), Path(folder, "log"))
+        try:
+            yield server
+        finally:
+            server.end()

@@ -10,7 +10,7 @@ import io
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,70 +63,30 @@ Set = Callable[[Any, str, Any], None]
 """setattr, or monkeypatch.setattr."""
 
 
-@dataclass(frozen=True)
 class Machine:
     """The paths of the fake machine."""
 
-    root: Path
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def cgroups(self) -> Path:
-        return self.root / "cgroup"
-
-    @property
-    def control(self) -> Path:
-        return self.root / "system.control"
-
-    @property
-    def manager_socket(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log, self.cgroups, self.control = (
+            root / "log",
+            root / "cgroup",
+            root / "system.control",
+        )
+        self.sys, self.spool, self.data = root / "sys", root / "spool", root / "data"
+        self.records = root / "host-records.jsonl"
+        self.manager_socket = root / "private"
         """The socket of systemd, which exists only if a test serves it."""
-        return self.root / "private"
-
-    @property
-    def sys(self) -> Path:
-        return self.root / "sys"
-
-    @property
-    def spool(self) -> Path:
-        return self.root / "spool"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def other(self) -> Path:
+        self.other = root / "on-another-disk"
         """A directory on another disk."""
-        return self.root / "on-another-disk"
-
-    @property
-    def docker_root(self) -> Path:
+        self.docker_root = root / "docker"
         """The folder of the engine's images and layers."""
-        return self.root / "docker"
-
-    @property
-    def records(self) -> Path:
-        return self.root / "host-records.jsonl"
-
-    @property
-    def agent_pid(self) -> Path:
+        self.agent_pid = root / "agent.pid"
         """The pid of the agent, written by agent_on_fakes.py."""
-        return self.root / "agent.pid"
 
     def make(self) -> None:
-        for path in (
-            self.cgroups,
-            self.control,
-            self.sys,
-            self.spool,
-            self.data,
-            self.other,
-            self.docker_root / "upper",
-        ):
+        made = (self.cgroups, self.control, self.sys, self.spool, self.data, self.other)
+        for path in (*made, self.docker_root / "upper"):
             path.mkdir(parents=True)
         (self.cgroups / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         trees.disk(self.sys, "fakedisk", MAJ_MIN)
@@ -199,23 +159,12 @@ class Machine:
 
     def left(self) -> list[str]:
         """Return what a trial or a cleanup should have removed and did not."""
-        slices = [str(path) for path in self.cgroups.glob("**/pagecage-*")]
-        drop_ins = [str(path) for path in self.control.iterdir()]
-        setting = (
-            []
-            if self.read_ahead_kb() == READ_AHEAD_KB
-            else [f"read_ahead_kb {self.read_ahead_kb()}"]
-        )
-        journal = [str(path) for path in self.spool.glob("queue-settings.json")]
-        children = self.spool.glob("children/*")
-        return [
-            *slices,
-            *drop_ins,
-            *setting,
-            *journal,
-            *map(str, self.spool.glob("trials/*")),
-            *map(str, children),
-        ]
+        left: list[str | Path] = [*self.cgroups.glob("**/pagecage-*"), *self.control.iterdir()]
+        if (value := self.read_ahead_kb()) != READ_AHEAD_KB:
+            left.append(f"read_ahead_kb {value}")
+        for pattern in ("queue-settings.json", "trials/*", "children/*"):
+            left += self.spool.glob(pattern)
+        return [str(one) for one in left]
 
 
 def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import storage
-from pagecage.agent.session import run_trial
 from pagecage.agent.trial_storage import TrialStorage
 from pagecage.cli import enforcement
 from pagecage.cli import execution as carry_out_module
@@ -18,10 +17,11 @@ from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.resource_needs import resource_needs
+from tests.builders import trial_runs
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches
 
@@ -38,8 +38,7 @@ def carry_out(
 ) -> Record:
     session = make_session(machine, out or io.BytesIO(), trial)
     session.facts.update(facts)
-    run_trial(session, trial, 1)
-    return list(read_records(machine.records))[-1]
+    return trial_runs.carry_out(machine, trial, session)
 
 
 def carried(record: Record) -> dict[str, str]:

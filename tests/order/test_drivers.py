@@ -16,11 +16,11 @@ from pagecage.agent import caging, storage
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import AnswerQueue, FrameStream
-from pagecage.agent.session import run_trial
 from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload
+from tests.builders import trial_runs
 from tests.fake_host.docker_api import docker_api
 from tests.fake_host.machine import CAGE, NODE, Machine, make_session, make_trial
 from tests.record_schema import breaches
@@ -33,12 +33,12 @@ DOCKER_UNITS = "docker.socket docker.service containerd.service"
 def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
     session = session or make_session(machine, io.BytesIO(), trial)
     try:
-        run_trial(session, trial, 1)
+        record = trial_runs.carry_out(machine, trial, session)
     finally:
         session.engines.stop()
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
-    return list(read_records(machine.records))[-1]
+    return record
 
 
 def by(driver: str, **changes: Any) -> Trial:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from pagecage.agent.facts import Kernel, Tracefs, tool_version
 from pagecage.linux.child_processes import ToolProcesses
 from pagecage.process import find_tool, run
 from pagecage.units import MIB, kernel_page_bytes
+from reliability.campaign import folder_on_disk
 
-SIZE_BYTES = 64 * MIB
+SIZE_BYTES = 32 * MIB
 READER = """
 import json, mmap, os, random, resource, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -57,31 +59,45 @@ def tracefs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     assert mounted.restore() == []
 
 
-@pytest.fixture
-def file(on_disk: Path) -> Path:
-    path = on_disk / "file"
-    with path.open("wb") as made:
-        made.write(os.urandom(SIZE_BYTES))
-        os.fsync(made.fileno())
-    return path
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with folder_on_disk() as name:
+        yield Path(name)
 
 
-@pytest.fixture
-def tracer(on_disk: Path, tracefs: None) -> Iterator[FaultTracer]:
-    made = FaultTracer(on_disk, ToolProcesses(on_disk))
+@pytest.fixture(scope="module")
+def tracer(folder: Path, tracefs: None) -> Iterator[FaultTracer]:
+    made = FaultTracer(folder, ToolProcesses(folder))
+    made.start()
+    assert made.reason is None
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module", params=["plain", "advised"])
+def read(request: pytest.FixtureRequest, folder: Path, tracer: FaultTracer) -> Read:
+    """The reads of a cold file, of which each has an inode of its own in the trace."""
+    file = folder / request.param
+    with file.open("wb") as made:
+        made.write(os.urandom(SIZE_BYTES))
+        os.fsync(made.fileno())
+    return Read(request.param, *traced(tracer, file, request.param))
+
+
+@dataclass(frozen=True)
+class Read:
+    """The process' own counters, the end of the trace, and the events that the kernel left out."""
+
+    advice: str
+    own: dict[str, int]
+    trace: dict[str, Any]
+    missed: int
 
 
 def traced(
     tracer: FaultTracer, file: Path, advice: str
 ) -> tuple[dict[str, int], dict[str, Any], int]:
-    """Read every page of a cold file once.
-
-    Return the process' own counters, the end of the trace, and the events that the kernel left out.
-    """
-    tracer.start()
-    assert tracer.reason is None
+    """Read every page of a cold file once."""
     begin = time.monotonic()
     argv = [sys.executable, "-c", READER, str(file), advice]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
@@ -100,11 +116,8 @@ def major_faults(trace: dict[str, Any]) -> int:
     return sum(row["count"] for row in rows if "VM_FAULT_MAJOR" in row["returned_names"])
 
 
-@pytest.mark.parametrize("advice", ["plain", "advised"])
-def test_faults_are_those_that_the_process_counts(
-    tracer: FaultTracer, file: Path, advice: str
-) -> None:
-    own, trace, missed = traced(tracer, file, advice)
+def test_faults_are_those_that_the_process_counts(read: Read) -> None:
+    own, trace, missed = read.own, read.trace, read.missed
     assert own["ru_inblock"] * 512 >= SIZE_BYTES, "the file was in memory"
     assert own["ru_majflt"] - missed <= major_faults(trace) <= own["ru_majflt"]
     assert own["ru_majflt"] > 2 * missed
@@ -118,15 +131,14 @@ def test_faults_are_those_that_the_process_counts(
     windows = Counter[int]()
     for row in trace["page_cache_ra_order"]:
         windows[row["ra_pages"]] += row["count"]
-    assert (sum(windows.values()) > 0) == (advice == "plain"), "MADV_RANDOM reads single pages"
+    assert (sum(windows.values()) > 0) == (read.advice == "plain"), "MADV_RANDOM reads single pages"
 
 
-def test_what_the_probes_cannot_tell_is_absent_and_named(tracer: FaultTracer, file: Path) -> None:
-    _, trace, _ = traced(tracer, file, "plain")
+def test_what_the_probes_cannot_tell_is_absent_and_named(tracer: FaultTracer, read: Read) -> None:
     by_tracepoints = any("mm_filemap_fault" in probe for probe in tracer.program.probes)
     assert ("filemap_fault_return" in tracer.program.unavailable) == by_tracepoints
-    assert ("filemap_fault_return" in trace) != by_tracepoints
-    assert all(("vm_flags" in row) != by_tracepoints for row in trace["filemap_fault"])
+    assert ("filemap_fault_return" in read.trace) != by_tracepoints
+    assert all(("vm_flags" in row) != by_tracepoints for row in read.trace["filemap_fault"])
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import prepared_data
-from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial, write_custom_programs
 from pagecage.agent.storage import Storage, TrialDisk
@@ -20,11 +19,10 @@ from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux import processes
 from pagecage.linux.child_processes import Interrupted, Interruption
-from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, TrialData, Workload
 from pagecage.process import PIPE, Process, spawn
 from tests.builders.command_trials import MEMORY
-from tests.builders.trial_runs import package
+from tests.builders.trial_runs import carry_out, last_record, package
 from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import Machine, frames_of, make_request, make_session, make_trial
@@ -48,20 +46,6 @@ def trial_of(data: TrialData, work: str = WORK, **changes: object) -> Trial:
 
 
 WRITTEN = trial_of(TrialData(PREPARE, writes=True))
-
-
-def last_record(machine: Machine) -> Record:
-    return list(read_records(machine.records))[-1]
-
-
-def carry_out(
-    machine: Machine,
-    trial: Trial,
-    session: HostSession | None = None,
-    out: io.BytesIO | None = None,
-) -> Record:
-    run_trial(session or make_session(machine, out or io.BytesIO(), trial), trial, 1)
-    return last_record(machine)
 
 
 def prepared(machine: Machine) -> list[str]:

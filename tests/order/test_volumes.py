@@ -51,10 +51,9 @@ from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.volume_account import volume_account
 from tests.builders.guest_runs import stored_plan
 from tests.builders.imports import read
-from tests.builders.served_volumes import PLUGIN_FILE, served
 from tests.builders.strategies import simulations
 from tests.builders.trial_runs import carry_out
-from tests.builders.volumes import KINDS, any_profile, request_at, size_at
+from tests.builders.volumes import KINDS, PLUGIN_FILE, any_profile, request_at, served, size_at
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import (
     LIGHT,

@@ -14,7 +14,7 @@ from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
 from pagecage.units import MIB
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 SIZE = 8 * MIB
 PAGES = SIZE // 4096
 FOLDER = "/data/cold-test"

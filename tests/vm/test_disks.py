@@ -23,15 +23,8 @@ FIO = (
 )
 
 
-class Replays(CommandLine):
-    """fio reads data and writes a log, once in each cage."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-fio").resolve()
-
-
-def replayed(runs: Path, *options: str) -> Replays:
-    made = Replays(runs)
+def replayed(runs: Path, *options: str) -> CommandLine:
+    made = CommandLine(runs, "replay-fio")
     status, printed = made.end(
         "replay", "log-apart", "--no-control", "--host", "vm", *options, "--", "fio", *FIO
     )
@@ -46,16 +39,16 @@ def rates(record: Record) -> tuple[float, float]:
 
 
 @pytest.fixture(scope="module")
-def apart_and_beside(tmp_path_factory: pytest.TempPathFactory) -> Replays:
+def apart_and_beside(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return replayed(tmp_path_factory.mktemp("disks"), "--cage", "iops-500")
 
 
 @pytest.fixture(scope="module")
-def apart(apart_and_beside: Replays) -> Record:
+def apart(apart_and_beside: CommandLine) -> Record:
     return in_cage(apart_and_beside, "log-apart")
 
 
-def in_cage(made: Replays, cage: str) -> Record:
+def in_cage(made: CommandLine, cage: str) -> Record:
     [record] = [one for one in made.records() if one.cage.name == cage]
     assert (record.outcome, record.error) == ("ok", None)
     return record
@@ -80,7 +73,7 @@ def test_each_limit_is_held(apart: Record) -> None:
 
 
 def test_each_limit_has_a_verdict_and_the_diagnosis_names_the_disk(
-    apart: Record, apart_and_beside: Replays
+    apart: Record, apart_and_beside: CommandLine
 ) -> None:
     judged = verdicts(apart_and_beside, apart)
     words = {(limit.disk, limit.property): limit.verdict for limit in judged.limits}
@@ -94,7 +87,7 @@ def test_each_limit_has_a_verdict_and_the_diagnosis_names_the_disk(
     assert f"The {READS} IOPS cap on reads from the data disk" in judged.diagnosis.sentence
 
 
-def test_a_cage_of_one_disk_has_the_log_beside_the_data(apart_and_beside: Replays) -> None:
+def test_a_cage_of_one_disk_has_the_log_beside_the_data(apart_and_beside: CommandLine) -> None:
     record = in_cage(apart_and_beside, "iops-500")
     assert not record.disks
     assert any(word.startswith("--filename=/data/") for word in record.workload.argv or ())

@@ -34,28 +34,13 @@ DEEP = Workload(
 READ = Workload(
     "pcread",
     (
-        "--file",
-        "{file}",
-        "--expect-sidecar",
-        "{sidecar}",
-        "--block-bytes",
-        "4096",
-        "--source",
-        "mmap",
-        "--max-seconds",
-        "{max_seconds}",
-        "--pattern",
-        "sequential",
+        *("--file", "{file}", "--expect-sidecar", "{sidecar}", "--block-bytes", "4096", "--source"),
+        *("mmap", "--max-seconds", "{max_seconds}", "--pattern", "sequential"),
     ),
 )
 WITHIN = 0.02
 IN_ORDER = (
-    "systemd-scope",
-    "docker",
-    "docker-flags",
-    "docker-api",
-    "podman",
-    "systemd-service",
+    *("systemd-scope", "docker", "docker-flags", "docker-api", "podman", "systemd-service"),
     "qemu-throttle",
 )
 

@@ -60,14 +60,7 @@ def test_a_smoke_run_is_small(name: str) -> None:
 def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str, float]) -> None:
     begin = time.monotonic()
     argv = [
-        sys.executable,
-        "-m",
-        "pagecage.cli.main",
-        "run",
-        name,
-        "--host",
-        "vm",
-        "--dataset",
+        *(sys.executable, "-m", "pagecage.cli.main", "run", name, "--host", "vm", "--dataset"),
         "smoke",
     ]
     done = run(

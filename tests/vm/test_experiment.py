@@ -76,6 +76,7 @@ def test_the_run_left_no_guest(done: CommandLine) -> None:
     assert read_guest(GuestCache.of_user()) is None
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> None:
     command_line = CommandLine(tmp_path)
     process = command_line.start(*_SMOKE)

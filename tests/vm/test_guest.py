@@ -155,14 +155,17 @@ def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
     ("breaking", "complaint"),
     [
         ("true", ""),
-        ("mv /usr/bin/fio /usr/bin/fio.away", "missing tool fio"),
-        (
+        pytest.param(
+            "mv /usr/bin/fio /usr/bin/fio.away", "missing tool fio", marks=pytest.mark.slow
+        ),
+        pytest.param(
             (
                 "echo Delegate=memory >> /etc/systemd/system/user@.service.d/50-pagecage.conf; sed"
                 " -i s/io// /etc/systemd/system/user@.service.d/50-pagecage.conf; systemctl"
                 " daemon-reload; systemctl restart user@1000.service"
             ),
             "io is not delegated to bench",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["as-fitted", "tool-missing", "delegation-missing"],

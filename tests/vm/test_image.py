@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from pagecage.model.record import Record
 from pagecage.process import PIPE, run, spawn
 from pagecage.units import MIB
-from tests.builders.command_line import CommandLine, verdicts
+from tests.builders.command_line import CommandLine, pagecage_in, verdicts
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.tree import ROOT
 
@@ -46,18 +48,11 @@ PASSWD = b"root:x:0:0::/:/x\nsearch:x:1000:1000::/:/x\n"
 SEED = b"seed" * (MIB // 2)
 
 
-class Replays(CommandLine):
-    """Its runs, found by the archive's name."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-search-tar").resolve()
-
-
 @dataclass(frozen=True)
 class Replayed:
     """One replay: what the program wrote, what pagecage said, and where its record is."""
 
-    runs: Replays
+    runs: CommandLine
     status: int
     out: bytes
     said: str
@@ -93,7 +88,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replay(runs: Path, service: Path, *options: str) -> Replayed:
-    runner = Replays(runs)
+    runner = CommandLine(runs, "replay-search-tar")
     words = ["replay", "compose", "--no-control", "--host", "vm", "--image", "search.tar"]
     argv = runner.argv(*words, "--compose", "compose.yaml", *options)
     environment = {**runner.environment, "PYTHONPATH": str(ROOT)}
@@ -174,3 +169,46 @@ def test_a_program_that_the_image_lacks_is_one_sentence(tmp_path: Path, service:
     assert done.status != 0
     assert "there is no program pcread in the image" in " ".join(done.said.split())
     assert "Traceback" not in done.said
+
+
+_CLAIM = r"""
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+/* Fails if a program has claimed /state before, or if it does not belong to user 1000. */
+int main(void) {
+  struct stat seen;
+  int log = open("/state/log", O_WRONLY | O_APPEND);
+  if (log < 0 || fstat(log, &seen) || seen.st_uid != 1000 || seen.st_size != 7) return 2;
+  if (write(log, "claimed\n", 8) != 8) return 3;
+  return open("/state/claimed", O_WRONLY | O_CREAT | O_EXCL, 0600) < 0 ? 4 : 0;
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    compiler = shutil.which("gcc")
+    assert compiler, "there is no gcc: make setup"
+    (tmp_path / "claim.c").write_text(_CLAIM)
+    run([compiler, "-O1", "-static", "-o", tmp_path / "claim", tmp_path / "claim.c"])
+    layers = [layer({"claim": tmp_path / "claim"})]
+    write_archive(
+        tmp_path / "claim.tar", layers, config_of(layers, Entrypoint=["/claim"], User="1000")
+    )
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "log").write_text("before\n")
+    if os.geteuid() == 0:
+        for path in (state, state / "log"):
+            os.chown(path, 1000, 1000)
+    return tmp_path
+
+
+def test_each_trial_finds_a_volume_as_it_was(folder: Path) -> None:
+    words = ("replay", "aws-gp3-tenth", "--host", "vm", "--image", "claim.tar", "--repeats", "2")
+    done = pagecage_in(folder, *words, "--volume", "./state:/state")
+    assert done.ok, done.stderr
+    assert "are restored before each trial" in done.stderr
+    assert sorted(path.name for path in (folder / "state").iterdir()) == ["log"]
+    assert (folder / "state/log").read_text() == "before\n"

@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from pagecage.model.cage import Cage
 from pagecage.model.record import Record
 from pagecage.model.run_files import read_lines
+from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import run
 from pagecage.units import MIB
+from pagecage.verdicts.evaluate import evaluate
 from tests.builders.command_line import CommandLine, verdicts
+from tests.builders.guest_runs import one_trial, run_in_guest
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow]
@@ -26,20 +30,13 @@ _TOLERANCE = 0.05
 _LOOPS = 20
 
 
-class Searches(CommandLine):
-    """Its runs, found by the program's name."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-pctouch").resolve()
-
-
 @dataclass(frozen=True)
 class Search:
     """A finished search: what `show --json` has of it, and its records."""
 
     memory: dict[str, Any]
     records: list[Record]
-    made: Searches
+    made: CommandLine
 
     def needed(self, criterion: str) -> int:
         needs = self.memory["answer"]["needs"]
@@ -61,7 +58,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def searched(program: Path, runs: Path, target: str, *options: str) -> Search:
-    made = Searches(runs)
+    made = CommandLine(runs, "replay-pctouch")
     words = ("--", str(program), target, str(_WORKING_SET_BYTES // MIB), str(_LOOPS))
     host = ("--host", "vm", "--copy-program", "--precision", "3%")
     status, printed = made.end("memory", "uncaged", *host, *options, *words)
@@ -118,7 +115,7 @@ def test_anonymous_memory_is_needed_or_the_program_is_killed(of_anonymous: Searc
 def test_damon_sees_the_same_working_set(program: Path, tmp_path: Path) -> None:
     """It watches a run that is long enough for some of its intervals of half a second."""
     data = str(program.parent / "data")
-    made = Searches(tmp_path)
+    made = CommandLine(tmp_path)
     options = ("--no-control", "--host", "vm", "--copy-program", "--collectors", "damon")
     words = ("--cold", data, "--copy", data, "--", str(program), data, "40", "1500")
     status, printed = made.end("replay", "uncaged", *options, *words)
@@ -137,8 +134,50 @@ def test_an_interrupted_search_goes_on_where_it_ended(of_file: Search, tmp_path:
     shutil.copytree(of_file.made.folder(), folder)
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[:-1]))
-    resumed = Searches(tmp_path)
+    resumed = CommandLine(tmp_path)
     status, printed = resumed.end("run", str(folder), "--resume")
     assert status == 0, printed
     names = [json.loads(line)["trial_id"] for line in (folder / "records.jsonl").open()]
     assert names == [json.loads(line)["trial_id"] for line in lines]
+
+
+_HIGH_BYTES = 24 * MIB
+_FILL = "b = bytearray(b'1') * (26 << 20); print(len(b))"
+_DRIVERS = ["systemd-scope", pytest.param("docker-api", marks=pytest.mark.long)]
+
+
+@pytest.fixture(scope="module", params=_DRIVERS)
+def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A program that needs a little more memory than the limit from which it is throttled."""
+    fill = ("-I", "-c", _FILL)
+    trial = one_trial(
+        request.param.replace("-", "_"),
+        workload=Workload("python3", fill, "command", command=CommandSpec(is_literal=True)),
+        cage=Cage("throttled", {"MemoryHigh": _HIGH_BYTES, "MemorySwapMax": 0}),
+        timeout_seconds=120.0,
+        driver=request.param,
+    )
+    folder = run_in_guest(tmp_path_factory.mktemp("throttled"), "throttled-vm", trial)
+    [found] = folder.records()
+    return found
+
+
+def test_the_program_ends_by_itself_above_the_limit(record: Record) -> None:
+    """The kernel throttles and never kills, where MemoryMax would."""
+    assert (record.outcome, record.error) == ("ok", None)
+    cgroup = record.counters.totals["cgroup"]
+    assert cgroup["memory.events"]["high"] > 0
+    assert cgroup["memory.events"]["oom_kill"] == 0
+    assert cgroup["memory.peak"] > _HIGH_BYTES
+
+
+def test_the_limit_is_read_back_and_proven(record: Record) -> None:
+    assert record.cage.read_back["memory.high"] == str(_HIGH_BYTES)
+    limits = {limit.property: limit for limit in evaluate(record).limits}
+    assert limits["MemoryHigh"].verdict == "enforced", limits["MemoryHigh"].reason
+
+
+def test_the_diagnosis_names_it(record: Record) -> None:
+    found = evaluate(record)
+    assert found.binding_limit.verdict == "memory", found.binding_limit
+    assert found.diagnosis.sentence.startswith("The MemoryHigh of 24 MiB held the program back")

@@ -28,13 +28,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.slow]
 DATA = Dataset(8 * MIB)
 DONE = "/dev/shm/another-process-is-done"
 READ = (
-    "--file",
-    "{file}",
-    "--expect-sidecar",
-    "{sidecar}",
-    "--pattern",
-    "sequential",
-    "--source",
+    *("--file", "{file}", "--expect-sidecar", "{sidecar}", "--pattern", "sequential", "--source"),
     "mmap",
 )
 SLOWLY = ("--block-bytes", "131072", "--pause-us", "30000")

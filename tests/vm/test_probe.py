@@ -13,7 +13,7 @@ from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.result import Rounding, Selection
 from pagecage.process import run
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 IOPS, BYTES = 500, 20_000_000
 SLICE = "pagecage-probe.slice"
 # The sustained phase begins after two sequential phases and seven depths, at 0.39 of the time, and

@@ -12,7 +12,7 @@ import pytest
 from tests.builders.command_line import pagecage_in
 from tests.tree import ROOT
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 EXAMPLE = ROOT / "examples/record-search"
 DEFINITION = """question = "What do my own collectors see?"
 response = "queue_max_inflight"
@@ -105,7 +105,6 @@ def records_of(project: Path, name: str) -> list[dict[str, Any]]:
     return list({one["trial_id"]: one for one in map(json.loads, lines)}.values())
 
 
-@pytest.mark.slow
 def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
     refused = pagecage_in(project, "run", "own", "--host", "vm", "--dataset", "smoke")
     assert refused.status == 2
@@ -129,7 +128,6 @@ def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
     assert "2 of 2 trials" in page
 
 
-@pytest.mark.slow
 def test_a_broken_script_is_named_before_the_first_trial(project: Path) -> None:
     words = ("--host", "vm", "--dataset", "smoke", "--yes", "--treatment", "cage=uncaged")
     pagecage_in(project, "run", "broken", *words)

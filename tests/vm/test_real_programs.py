@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -18,9 +19,9 @@ from pagecage.process import run
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import Verdicts
 from pagecage.verdicts.limits import requested_caps
-from tests.builders.command_line import CommandLine, verdicts
+from tests.builders.command_line import CommandLine, pagecage_in, verdicts
 
-pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 CAGES = ("aws-gp3-tenth", "aws-gp2-tenth", "azure-p10-tenth", "gcp-pd-balanced-tenth")
 WITHIN = 0.12
 """iostat's seconds begin before the program and end after it, and the first lacks what went
@@ -99,22 +100,12 @@ class Replayed(CommandLine):
     """One program in all four cages and without, with iostat."""
 
     def __init__(self, runs: Path, program: Program) -> None:
-        super().__init__(runs)
-        self._program, data = program, program.make(runs.parent)
+        super().__init__(runs, f"replay-{program.name}")
+        data = program.make(runs.parent)
         options = [word for cage in CAGES[1:] for word in ("--cage", cage)]
         options += ["--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program"]
-        self.status, self.printed = self.end(
-            "replay",
-            CAGES[0],
-            *options,
-            "--collectors",
-            "iostat",
-            "--",
-            *program.command(str(data)),
-        )
-
-    def folder(self) -> Path:
-        return (self.runs / f"latest-replay-{self._program.name}").resolve()
+        options += ["--collectors", "iostat", "--", *program.command(str(data))]
+        self.status, self.printed = self.end("replay", CAGES[0], *options)
 
     def iostat(self, record: Record) -> list[Mapping[str, Any]]:
         text = (self.folder() / record.traces["iostat"]).read_text()
@@ -211,3 +202,48 @@ def named_cap(sentence: str) -> float:
     reported = re.search(r"[Tt]he ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
     assert reported, sentence
     return float(reported[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[reported[2]]
+
+
+_IOPS = 500
+_WITHIN = 0.05
+_REPEATS = 2
+_CAGE = f"""
+about = "{_IOPS} I/Os per second each way, and less memory than the data need."
+MemoryMax = "64MiB"
+IOReadIOPSMax = {_IOPS}
+IOWriteIOPSMax = {_IOPS}
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "cgroups").mkdir()
+    (folder / "cgroups/pg-500.toml").write_text(_CAGE)
+    (folder / "experiments").mkdir()
+    return folder
+
+
+def transactions(project: Path, driver: str, mode: str) -> list[float]:
+    """Return the transactions per second of the included trials."""
+    treatment = ("--treatment", "cage=pg-500", "--treatment", f"mode={mode}")
+    how = ("--dataset", "emulated", "--repeats", str(_REPEATS), "--driver", driver, "--seed", "1")
+    words = ("run", "postgres-gp3", "--host", "vm", "--cage", "pg-500", *treatment, *how)
+    done = pagecage_in(project, *words, timeout_seconds=1500)
+    assert done.status == 0, done.stderr
+    return tps_of(json.loads(pagecage_in(project, "show", "postgres-gp3", "--json").stdout))
+
+
+def tps_of(shown: dict[str, Any]) -> list[float]:
+    included = [trial for trial in shown["trials"] if trial["is_included"]]
+    assert included, [trial["verdicts"] for trial in shown["trials"]]
+    return [trial["response"]["tps"] for trial in included]
+
+
+@pytest.mark.parametrize("mode", ["select", "tpcb"])
+def test_the_kernel_and_qemu_leave_equally_many_transactions(project: Path, mode: str) -> None:
+    """blk-throttle counts requests before they are merged, QEMU after: both are random here."""
+    by_kernel = transactions(project, "systemd-scope", mode)
+    by_qemu = transactions(project, "qemu-throttle", mode)
+    print(f"{mode}: io.max {by_kernel}, QEMU {by_qemu}")
+    assert median(by_kernel) == pytest.approx(median(by_qemu), rel=_WITHIN)

@@ -23,15 +23,6 @@ _CAP_BYTES = 20_000_000  # cgroups/customer-tenth.toml
 _LONGEST_SECONDS = 600.0
 
 
-class Replays(CommandLine):
-    """Its runs, found by the program's name."""
-
-    program = "grep"
-
-    def folder(self) -> Path:
-        return (self.runs / f"latest-replay-{self.program}").resolve()
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "words"
@@ -43,11 +34,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.long)])
 def replayed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path
-) -> Replays:
+) -> CommandLine:
     """This machine's grep, copied with its libraries, in a cage and without one."""
-    made = Replays(
-        tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param
-    )
+    runs = tmp_path_factory.mktemp(f"replay-{request.param}")
+    made = CommandLine(runs, "replay-grep", PAGECAGE_VM_USER=request.param)
     file = os.path.relpath(data) if request.param == "root" else str(data)
     copy = (
         () if request.param == "root" else ("--copy", file)
@@ -60,11 +50,11 @@ def replayed(
     return made
 
 
-def by_cage(made: Replays) -> dict[str, Record]:
+def by_cage(made: CommandLine) -> dict[str, Record]:
     return {record.treatment["cage"]: record for record in made.records()}
 
 
-def test_the_cage_decides_how_long_it_takes(replayed: Replays) -> None:
+def test_the_cage_decides_how_long_it_takes(replayed: CommandLine) -> None:
     records = by_cage(replayed)
     assert {name: record.outcome for name, record in records.items()} == {
         "uncaged": "ok",
@@ -78,7 +68,7 @@ def test_the_cage_decides_how_long_it_takes(replayed: Replays) -> None:
     assert free < caged
 
 
-def test_every_limit_is_proven_and_the_one_that_bound_is_named(replayed: Replays) -> None:
+def test_every_limit_is_proven_and_the_one_that_bound_is_named(replayed: CommandLine) -> None:
     for name, record in by_cage(replayed).items():
         judged = verdicts(replayed, record)
         assert {limit.verdict for limit in judged.limits} <= {"enforced"}, judged.limits
@@ -88,13 +78,13 @@ def test_every_limit_is_proven_and_the_one_that_bound_is_named(replayed: Replays
             assert judged.binding_limit.verdict == "bandwidth", judged.binding_limit
 
 
-def test_the_report_tells_what_was_run_and_the_factor(replayed: Replays) -> None:
+def test_the_report_tells_what_was_run_and_the_factor(replayed: CommandLine) -> None:
     page = (replayed.folder() / "report.html").read_text()
     assert "How long does `grep -c needle" in page.replace("<code>", "`").replace("</code>", "`")
     assert "times as long as without limits" in page
 
 
-def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
+def test_what_was_carried_is_gone(replayed: CommandLine, tmp_path: Path) -> None:
     assert by_cage(replayed)["uncaged"].workload.argv[0].startswith("/data")
     status, out, _ = single(tmp_path, b"", "ls", "/data")
     assert status == 0

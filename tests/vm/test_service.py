@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pagecage.model.record import Record
@@ -18,17 +16,10 @@ _IOPS = (20, 40)
 _SECONDS, _CONNECTIONS = 10, 4
 
 
-class Swept(CommandLine):
-    """Its run, found by the server's program."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-python3").resolve()
-
-
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A sweep of the cap on the IOPS of one server."""
-    made = Swept(tmp_path_factory.mktemp("swept"))
+    made = CommandLine(tmp_path_factory.mktemp("swept"), "replay-python3")
     server, load, data = page_service.write(tmp_path_factory.mktemp("service"), 64 * MIB)
     copies = [word for path in (server, load, data) for word in ("--copy", path)]
     status, printed = made.end(
@@ -43,11 +34,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return made
 
 
-def by_iops(made: Swept) -> dict[int, Record]:
+def by_iops(made: CommandLine) -> dict[int, Record]:
     return {(record.cage.requested or {})["IOReadIOPSMax"]: record for record in made.records()}
 
 
-def test_each_answer_takes_one_io_of_the_cap(swept: Swept) -> None:
+def test_each_answer_takes_one_io_of_the_cap(swept: CommandLine) -> None:
     records = by_iops(swept)
     assert set(records) == {*_IOPS, _OWN_IOPS}
     for iops in _IOPS:
@@ -57,7 +48,7 @@ def test_each_answer_takes_one_io_of_the_cap(swept: Swept) -> None:
         assert response["wall_seconds"] == pytest.approx(_SECONDS, abs=6)
 
 
-def test_the_window_has_the_load_alone(swept: Swept) -> None:
+def test_the_window_has_the_load_alone(swept: CommandLine) -> None:
     """The counters begin after the warm-up, and the load's CPU time is not the server's."""
     for iops in _IOPS:
         record = by_iops(swept)[iops]
@@ -70,7 +61,7 @@ def test_the_window_has_the_load_alone(swept: Swept) -> None:
         assert not set(record.load.cpus) & set(record.load.server_cpus or ())
 
 
-def test_the_cap_is_named_and_the_load_is_not_noise(swept: Swept) -> None:
+def test_the_cap_is_named_and_the_load_is_not_noise(swept: CommandLine) -> None:
     for iops in _IOPS:
         record = by_iops(swept)[iops]
         judged = verdicts(swept, record)
@@ -79,7 +70,7 @@ def test_the_cap_is_named_and_the_load_is_not_noise(swept: Swept) -> None:
         assert all("on the outer host" in reason for reason in judged.reasons)
 
 
-def test_the_report_speaks_of_the_metrics(swept: Swept) -> None:
+def test_the_report_speaks_of_the_metrics(swept: CommandLine) -> None:
     page = (swept.folder() / "report.html").read_text()
     assert "serve the load" in page
     assert "Figures of the load" in page

@@ -14,28 +14,13 @@ from tests.builders.command_line import CommandLine, verdicts
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 LIMIT, SECONDS = 300, 20  # cgroups/aws-gp3-tenth.toml
 BOTH_WAYS = (
-    "--name=both",
-    "--thread",
-    "--filename=both",
-    "--filesize=16M",
-    "--bs=4k",
-    "--direct=1",
-    "--ioengine=libaio",
-    "--iodepth=16",
-    "--time_based",
-    f"--runtime={SECONDS}",
+    *("--name=both", "--thread", "--filename=both", "--filesize=16M", "--bs=4k", "--direct=1"),
+    *("--ioengine=libaio", "--iodepth=16", "--time_based", f"--runtime={SECONDS}"),
 )
 
 
-class Replays(CommandLine):
-    """fio in one cage, once."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-fio").resolve()
-
-
 def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
-    made = Replays(runs)
+    made = CommandLine(runs, "replay-fio")
     status, printed = made.end(
         "replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how
     )

@@ -92,9 +92,9 @@ def test_an_iops_limit_of_a_unit_that_binds(host: VmHost, unit: str) -> None:
 @pytest.mark.parametrize(
     ("load", "limit", "name"),
     [
-        (READ_CACHED, "MemoryMax=16M", "MemoryMax"),
+        pytest.param(READ_CACHED, "MemoryMax=16M", "MemoryMax", marks=pytest.mark.slow),
         pytest.param(READ_CACHED, "MemoryHigh=16M", "MemoryHigh", marks=pytest.mark.long),
-        (COMPUTE, "CPUQuota=20%", "CPUQuota"),
+        pytest.param(COMPUTE, "CPUQuota=20%", "CPUQuota", marks=pytest.mark.slow),
     ],
 )
 def test_other_limits_that_bind(host: VmHost, unit: str, load: str, limit: str, name: str) -> None:
@@ -107,6 +107,7 @@ def test_other_limits_that_bind(host: VmHost, unit: str, load: str, limit: str, 
     assert use["bound_seconds"] > 0.5 * found["seconds"]
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_disk_without_the_data(host: VmHost, unit: str) -> None:
     start_unit(host, READ_DIRECT, f"IOReadIOPSMax=/ {IOPS}")
     status, found = verified(host, "--unit", unit, seconds=0)
@@ -156,6 +157,7 @@ def page(host: VmHost, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_flag_that_dockers_command_line_loses(host: VmHost, container: str, disk: str) -> None:
     """Debian's 26.1.5 drops it before the engine learns of it; the running client has it still."""
     line = RUN.format(disk, IOPS)

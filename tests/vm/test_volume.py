@@ -26,19 +26,12 @@ for page in random.Random(1).sample(range(pages), int(sys.argv[2])):
 """
 
 
-class Replays(CommandLine):
-    """A reader of single pages in a volume's cage."""
-
-    def folder(self) -> Path:
-        return (self.runs / "latest-replay-python3").resolve()
-
-
 def test_a_replay_on_a_volume_of_the_catalogue(tmp_path: Path) -> None:
     """gp3 serves one read of a page at a time by its latency, and not by its IOPS."""
     data, reader = tmp_path / "data.bin", tmp_path / "reader.py"
     data.write_bytes(bytes(16 * 2**20))
     reader.write_text(READER)
-    made = Replays(tmp_path / "runs")
+    made = CommandLine(tmp_path / "runs", "replay-python3")
     status, printed = made.end(
         *("replay", "aws-gp3", "--size", "500GiB", "--enforced-by", "volume", "--no-control"),
         *("--host", "vm", "--dilate", "4", "--copy", str(data), "--copy", str(reader)),

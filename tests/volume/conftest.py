@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pagecage.agent.volume_server import VolumeServer
-from tests.builders.served_volumes import served
+from tests.builders.volumes import served
 
 
 @pytest.fixture

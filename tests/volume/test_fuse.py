@@ -31,7 +31,7 @@ from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import Cage, LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
 from pagecage.whole_files import write_whole
-from tests.builders.native_volumes import PROGRAMS, needs_fuse
+from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
 from tests.volume.clients import iops_limit
 

@@ -17,7 +17,7 @@ import pytest
 from pagecage.agent.volume_server import VolumeServer, server_argv
 from pagecage.errors import HostError
 from pagecage.process import Completed, Process, run, spawn
-from tests.builders.served_volumes import PLUGIN_FILE, served
+from tests.builders.volumes import PLUGIN_FILE, served
 from tests.builders.waiting import wait_until
 from tests.tree import ROOT
 from tests.volume.clients import (

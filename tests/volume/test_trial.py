@@ -27,7 +27,7 @@ from pagecage.model.cage import Cage, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.verdicts.limits import judge_limits
-from tests.builders.native_volumes import PROGRAMS, needs_fuse
+from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
 from tests.record_schema import breaches
 from tests.tree import ROOT

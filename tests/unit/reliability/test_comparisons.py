@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from analysis.stats import FEWEST, MedianSummary
+from reliability import statistics
 from reliability.campaign import RESULTS
-from reliability.statistics import comparisons
-from reliability.statistics.comparisons import (
+from reliability.statistics import (
+    BEFORE,
     HOSTS,
+    NOW,
     SHAPES,
     Sample,
     compare_pairs,
@@ -20,7 +22,6 @@ from reliability.statistics.comparisons import (
     normal,
     without_blocks,
 )
-from reliability.statistics.section import BEFORE, NOW
 
 ONE = {"normal": normal(0.02)}
 Row = dict[str, Any]
@@ -44,7 +45,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
 
 def test_a_rule_without_a_noise_floor_is_seen_to_be_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     [with_floor] = compare_pairs(ONE, 500, seed=1, repeats=[3])
-    monkeypatch.setattr(comparisons, "noise_of", lambda _: None)
+    monkeypatch.setattr(statistics, "noise_of", lambda _: None)
     [without] = compare_pairs(ONE, 500, seed=1, repeats=[3])
     assert without.higher + without.lower > 1.5 * (with_floor.higher + with_floor.lower)
 
@@ -67,7 +68,7 @@ def test_intervals_that_are_too_narrow_are_seen(monkeypatch: pytest.MonkeyPatch)
         middle = sorted(values)[5]
         return MedianSummary(len(values), middle, middle * 0.999, middle * 1.001, "95 %")
 
-    monkeypatch.setattr(comparisons, "summarise", narrow)
+    monkeypatch.setattr(statistics, "summarise", narrow)
     [wrong] = cover(ONE, 300, seed=1, repeats=[10])
     assert wrong.covering < 0.5 * wrong.intervals
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from reliability.costs.__main__ import collected
-from reliability.costs.section import costs_section, costs_summary
+from reliability.costs import collected, costs_section, costs_summary
 
 
 def cost(*seconds: float) -> dict[str, Any]:

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from reliability.mutants.campaign import as_row, edits_of_records, try_all
-from reliability.mutants.evidence import evidence_lies
+from reliability.mutants.campaign import (
+    as_row,
+    edits_of_records,
+    evidence_lies,
+    mutants_section,
+    try_all,
+)
 from reliability.mutants.files import HONEST, results
 from reliability.mutants.lies import EQUIVALENT, INVISIBLE, LIES, SURVIVED, Mutant, mutants
-from reliability.mutants.section import mutants_section
 from reliability.mutants.simulation import Simulated, caught_by, simulate
 from tests.tree import ROOT
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from pagecage.process import run
-from reliability.power_loss.recorder import Cut, Disk, Loss, flush_entry, read_journal, write_entry
-from reliability.power_loss.section import power_loss_section
-from tests.builders.native_volumes import needs_fuse
+from reliability.disk_recorder import Cut, Disk, Loss, flush_entry, read_journal, write_entry
+from reliability.power_loss import power_loss_section
+from tests.builders.volumes import needs_fuse
 from tests.tree import ROOT
 
 SECTOR = 512

@@ -10,21 +10,23 @@ from typing import Any
 import pytest
 
 from reliability.campaign import RESULTS
-from reliability.witnesses.accounts import (
+from reliability.witnesses import (
     HANDED_OVER,
     JOURNAL,
+    LOADS,
     MERGED,
     NOT_YET,
     PAGE_CACHE,
+    PLANS,
     as_json,
     data_disk,
     differences,
+    keep,
     of_fio,
+    plan_of,
     unexplained,
+    witnesses_section,
 )
-from reliability.witnesses.campaign import keep
-from reliability.witnesses.section import witnesses_section
-from reliability.witnesses.trials import LOADS, PLANS, plan_of
 
 MIB = 1024 * 1024
 READ = {"read bytes": 4 * MIB, "reads": 1024, "written bytes": 0, "writes": 0}

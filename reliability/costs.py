@@ -1,4 +1,4 @@
-"""The section of docs/TRUST.md about what the harness itself costs."""
+"""Collects what the benches measured into docs/trust/costs.json: `python -m reliability.costs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from reliability.bench.bed import (
     MOST_TIMES_PEER,
     median_with_interval,
     ratio_of_pairs,
+    scratch,
 )
+from reliability.campaign import RESULTS, read_results, write_results
 
 Row = Mapping[str, Any]
 Cost = tuple[str, str, str, bool]
@@ -54,7 +56,9 @@ def costs_summary(results: Path) -> Iterator[str]:
 def costs_section(results: Path) -> Iterator[str]:
     yield _HEAD
     costs = _costs(_read(results))
-    rows = [[what, bench, _marked(words, is_met)] for what, bench, words, is_met in costs]
+    rows = [
+        [what, bench, (words if is_met else f"**{words}**")] for what, bench, words, is_met in costs
+    ]
     yield markdown_table(["cost of", "bench", "measured"], rows)
 
 
@@ -65,7 +69,14 @@ def _read(results: Path) -> Row:
 
 def _costs(found: Row) -> Iterator[Cost]:
     for machine in found.get("peers", []):
-        yield from _peers(machine)
+        trial = machine["trial"]["seconds"]
+        for name, peer in machine["peers"].items():
+            if (most := MOST_TIMES_PEER.get(name)) is None:
+                continue
+            middle, low, high = ratio_of_pairs(trial, peer["seconds"])
+            times = f"{middle:.2f} ({low:.2f} to {high:.2f})"
+            words = f"{times} times {name}'s {median(peer['seconds']):.3f} s"
+            yield f"a trial of nothing, {machine['machine']}", "peers", words, middle <= most
     for place, where in _PLACES.items():
         yield from _observers(found.get("observers", {}).get(place, []), where)
     for row in found.get("sampler", []):
@@ -76,17 +87,6 @@ def _costs(found: Row) -> Iterator[Cost]:
     yield from _growth(found.get("growth", []))
     yield from _fleets(found.get("fleets", []))
     yield from _reports(found.get("reports", []))
-
-
-def _peers(machine: Row) -> Iterator[Cost]:
-    trial = machine["trial"]["seconds"]
-    for name, peer in machine["peers"].items():
-        if (most := MOST_TIMES_PEER.get(name)) is None:
-            continue
-        middle, low, high = ratio_of_pairs(trial, peer["seconds"])
-        times = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        words = f"{times} times {name}'s {median(peer['seconds']):.3f} s"
-        yield f"a trial of nothing, {machine['machine']}", "peers", words, middle <= most
 
 
 def _observers(trials: Sequence[Row], where: str) -> Iterator[Cost]:
@@ -120,10 +120,6 @@ def _effect(rows: Sequence[Row], name: str) -> tuple[float, float, float] | None
 def _words(effect: tuple[float, float, float]) -> str:
     middle, low, high = (100 * (one - 1) for one in effect)
     return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) of the speed"
-
-
-def _marked(words: str, is_met: bool) -> str:
-    return words if is_met else f"**{words}**"
 
 
 def _growth(costs: Sequence[Row]) -> Iterator[Cost]:
@@ -160,3 +156,29 @@ def _reports(costs: Sequence[Row]) -> Iterator[Cost]:
         )
         what = f"a report of {last['trials']:,} trials"
         yield what, "reports", words, further[-1] <= MOST_GROWTH * further[0]
+
+
+_WHOLE = ("peers", "growth", "reports", "fleets", "sampler")
+_LINES = ("guest", "natively")
+
+
+def collected(top: Path, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored results, with those replaced that a bench has measured since."""
+    found = dict(stored)
+    for name in _WHOLE:
+        if (path := top / f"{name}.json").exists():
+            found[name] = json.loads(path.read_text())
+    observers = dict(found.get("observers", {}))
+    for place in _LINES:
+        if (path := top / f"observers-{place}.jsonl").exists():
+            observers[place] = [*map(json.loads, path.read_text().splitlines())]
+    return found | {"observers": observers}
+
+
+def main() -> None:
+    path = RESULTS / "costs.json"
+    write_results(path, collected(scratch(), read_results(path, {})))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
 import re
 import sys
+import tempfile
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,8 +23,11 @@ from pagecage.model.record import Record, record_digest, record_to_json
 from pagecage.model.run_files import check_traces
 from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
+from pagecage.report.model import markdown_table
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder, find_run
+from reliability.campaign import arguments, read_results, run_isolated, tell, write_results
+from reliability.disk_recorder import Cut, Disk, Flush, Write, read_journal
 from tests.builders.campaigns import KIT, THREE
 from tests.builders.plans import CHOICES, plan_of
 from tests.fake_host.hosts import scripted
@@ -104,7 +110,7 @@ def _recorded_disk(folder: Path, base: Path, journal: Path) -> Iterator[Path]:
     file.touch()
     place.mkdir(exist_ok=True)
     paths = (image, journal, file)
-    argv = [sys.executable, "-m", "reliability.power_loss.recorder", *map(str, paths)]
+    argv = [sys.executable, "-m", "reliability.disk_recorder", *map(str, paths)]
     recorder = spawn(argv, stdout=PIPE, stderr=None, cwd=ROOT)
     assert recorder.stdout is not None
     with recorder.stdout as output:
@@ -261,3 +267,115 @@ def _resume_newest(runs: Path, reported: str, judged: Judged) -> None:
     judged.wrong += [f"attempt {one} has {n} records" for one, n in counts.items() if n > 1]
     if left := folder.remaining(folder.plan()):
         judged.wrong.append(f"{len(left)} trials have no result after the resumed run")
+
+
+SEED = 20261125
+CONTROLS = {"records.jsonl": r"/records\.jsonl$", "trials/": "/trials/"}
+"""Patterns of the paths whose fsync(2) is left out."""
+_AT_A_REPORT = 0.3
+_SECTORS_BYTES = (512, 4096)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Cut the power; return 1 if a loss had a consequence that must not be."""
+    parser = arguments("power_loss", isolated=True)
+    parser.add_argument("--cuts", type=int, default=200)
+    parser.add_argument("--control-cuts", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5, help="campaigns on the recorded disk")
+    parser.add_argument("--seed", type=int, default=SEED)
+    asked = parser.parse_args(words)
+    if not asked.inside:
+        return run_isolated("power_loss", words)
+    tell(f"seed {asked.seed}")
+    product = _cut_all(None, asked.cuts, asked)
+    controls = {
+        name: _counts(_cut_all(path, asked.control_cuts, asked)["cuts"])
+        for name, path in CONTROLS.items()
+    }
+    stored = {"seed": asked.seed, **product, "controls": controls}
+    write_results(asked.results / "power_loss.json", stored)
+    return int(any(cut["wrong"] for cut in product["cuts"]))
+
+
+def _counts(cuts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    lossy, wrong = (sum(bool(cut[key]) for cut in cuts) for key in ("lost", "wrong"))
+    return {"cuts": len(cuts), "with_a_lost_record": lossy, "wrong": wrong}
+
+
+def _cut_all(unsynced: str | None, count: int, asked: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        session = record_session(Path(folder), asked.seed, asked.runs, unsynced)
+        entries = read_journal(session.journal)
+        disk, image = Disk(session.base, entries), session.base.with_name("cut.img")
+        results = []
+        cuts = sorted(_cuts(session, entries, asked.seed, count), key=lambda one: one.position)
+        for cut in cuts:
+            content, loss = disk.after(cut, random.Random(f"{asked.seed} loss {cut.number}"))
+            image.write_bytes(content)
+            judged = judge(image, session.reports, cut.reports)
+            results.append({**asdict(cut), **asdict(loss), **asdict(judged)})
+            tell(json.dumps(results[-1]))
+        recorded = {
+            "runs": asked.runs,
+            "records": sum(one.record is not None for one in session.reports),
+            "writes": sum(isinstance(one, Write) for one in entries),
+            "flushes": sum(isinstance(one, Flush) for one in entries),
+        }
+        return {**recorded, "cuts": sorted(results, key=lambda one: one["number"])}
+
+
+def _cuts(
+    session: Session, entries: Sequence[Write | Flush], seed: int, count: int
+) -> Iterator[Cut]:
+    reported = [one.position for one in session.reports]
+    writes = [one.end for one in entries if isinstance(one, Write) and one.end <= reported[-1]]
+    for number in range(1, count + 1):
+        chooser = random.Random(f"{seed} cut {number}")
+        if chooser.random() < _AT_A_REPORT:
+            reports = chooser.randint(1, len(reported))
+            position = reported[reports - 1]
+        else:
+            position = chooser.choice(writes)
+            reports = bisect_right(reported, position)
+        kept = round(chooser.random(), 2)
+        yield Cut(number, position, reports, chooser.choice(_SECTORS_BYTES), kept)
+
+
+_HEAD = ["fsync(2) left out of", "power losses", "with a lost record", "with anything wrong"]
+
+
+def cut(results: Path) -> tuple[int, int]:
+    """Return the number of cuts, and of those with a consequence that must not be."""
+    stored = read_results(results / "power_loss.json", {"cuts": []})
+    return len(stored["cuts"]), sum(bool(one["wrong"]) for one in stored["cuts"])
+
+
+def power_loss_section(results: Path) -> Iterator[str]:
+    if not (stored := read_results(results / "power_loss.json")):
+        return
+    cuts = stored["cuts"]
+    lossy = sum(bool(one["lost"]) for one in cuts)
+    wrong = [(one["number"], sentence) for one in cuts for sentence in one["wrong"]]
+    yield "## Power losses\n"
+    yield (
+        f"{stored['runs']} campaigns wrote {stored['records']} records and their traces on ext4,"
+        f" whose disk recorded {stored['writes']:,} writes and {stored['flushes']:,} flushes. The"
+        f" power was cut {len(cuts)} times: at a report, or behind any write. The disk keeps what a"
+        " finished flush covers, and a random part of the later writes, in random order and torn."
+        f" {sum(bool(one['uncovered']) for one in cuts)} cuts had such writes,"
+        f" {sum(one['uncovered'] for one in cuts)} in all, of which"
+        f" {sum(one['kept'] for one in cuts)} were kept and {sum(one['torn'] for one in cuts)} of"
+        " these torn. Each record that had been reported must be there, its traces whole, and the"
+        " newest run must be resumed to its end."
+        f" **{lossy} of {len(cuts)} cuts lost a reported record; {cut(results)[1]} had any"
+        " consequence that must not be.**\n"
+    )
+    yield "The same campaigns without a part of the writer's fsync(2) show what a cut finds:\n"
+    counts = {"nothing": {"cuts": len(cuts), "with_a_lost_record": lossy}, **stored["controls"]}
+    counts["nothing"]["wrong"] = cut(results)[1]
+    yield markdown_table(_HEAD, [[name, *map(str, one.values())] for name, one in counts.items()])
+    yield from (f"- **still wrong**, cut {number}: {sentence}\n" for number, sentence in wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""A disk that keeps all writes: `python -m reliability.power_loss.recorder IMAGE JOURNAL FILE`.
+"""A disk that keeps all writes: `python -m reliability.disk_recorder IMAGE JOURNAL FILE`.
 
 It serves IMAGE through FUSE over the empty FILE, of which loop(4) makes a block device. Each write
 and flush is in JOURNAL before it is answered. It ends when FILE is unmounted.

@@ -1,4 +1,11 @@
-"""SIGKILLs at random moments of a run on this machine, in a project and on a disk of its own."""
+"""Random SIGKILLs on this machine: `python -m reliability.local_kills [OPTION ...]`.
+
+Each kill ends the controller, the agent, the workload or a tool that records, at a random moment of
+a run of 40 short trials, whose limits cgroup files hold. The last start is left alone, and must
+finish. The campaign has its own processes, mounts, spool and disk, a file by loop, so that other
+runs on this machine are not met. It needs root and `unshare`. The results are added to
+docs/trust/local-kills.json; the seed and the number of a run choose its kills.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +15,10 @@ import random
 import re
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +28,9 @@ from pagecage.hosts.local import require_idle
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.processes import children, tree
 from pagecage.process import Process, TimeoutExpired, run
-from reliability.guest_kills import guest_state
-from reliability.guest_kills.killer import CONTROLLER, Kill, KilledCommand, State
+from reliability import guest_state
+from reliability.campaign import arguments, folder_on_disk, kill_runs, repeat_run, run_isolated
+from reliability.guest_kills import CONTROLLER, Kill, KilledCommand, State
 
 TRIALS = 40
 SPOOL = Path("/dev/shm/pagecage")
@@ -290,3 +299,35 @@ def _command_line(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
+
+
+SEED = 20261124
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Kill until the time is over; return 1 if a kill had a consequence that must not be."""
+    parser = arguments("local_kills", isolated=True)
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, help="repeat the stored run of this number alone")
+    asked = parser.parse_args(words)
+    if not asked.inside:
+        return run_isolated("local_kills", words)
+    with folder_on_disk() as name, own_disk(Path(name)):
+        folder = Path(name)
+        os.environ |= {"XDG_STATE_HOME": name, "XDG_CACHE_HOME": name}
+        make_project(folder)
+        until = time.monotonic() + asked.seconds
+        unharmed = {variant: run_unharmed(folder, variant) for variant in VARIANTS}
+        path = asked.results / "local-kills.json"
+
+        def kill(number: int) -> KilledLocally:
+            return kill_run(number, SEED, folder, unharmed)
+
+        if asked.repeat:
+            return repeat_run(path, asked.repeat, kill)
+        return kill_runs(path, SEED, kill, until, asked.kills)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,12 @@
-"""SIGKILLs at random moments of a run in the real guest, and the state that they leave."""
+"""Random SIGKILLs on the real guest: `python -m reliability.guest_kills [OPTION ...]`.
+
+Each kill ends the controller, the agent in the guest, or QEMU, at a random moment of a run of four
+trials, up to 16 times for a run. The last start is left alone, and must finish. `--guest kept`
+uses a guest that `pagecage host up vm` started, which is looked through afterwards; `--guest own`
+one that the run starts itself. No other process may use the guest meanwhile; with another
+XDG_CACHE_HOME the campaign has one of its own. The results are added to
+docs/trust/guest-kills.json; the seed and the number of a run choose its kills.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +14,28 @@ import json
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, is_held
-from pagecage.hosts.vm.guest import running_target
+from pagecage.hosts.vm.guest import down, running_target, up
 from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.hosts.vm.qemu import sockets_dir
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
+from pagecage.report.model import markdown_table
 from pagecage.runner.run_folder import RunFolder
-from reliability.guest_kills import guest_state
+from reliability import guest_state
+from reliability.campaign import arguments, kill_runs, read_results, tell
 from tests.builders.command_line import pagecage_argv
 from tests.tree import ROOT
 
@@ -302,3 +314,103 @@ def _kill_agent(cache: GuestCache) -> bool:
         argv = ssh_argv(target, ["sh", "-c", _KILL_AGENT])
         return run(argv, check=False, timeout_seconds=60).ok
     return False
+
+
+Run = Mapping[str, Any]
+_PLACES = {
+    "local-kills.json": "a real CPU, limits by cgroup files",
+    "guest-kills.json": "the emulated guest",
+}
+_METHOD = """SIGKILLs at random moments, up to {most} in one run. A killed controller is started
+again by `--resume`; after the end of its agent or of QEMU a run goes on by itself. The last start
+is left alone. It must finish with every result that was reported, none lost, doubled or changed. It
+may leave no process, cgroup, mount, socket, lock, unit, setting or file beyond those of an unharmed
+run.
+"""
+_HEAD = ["where", "killed", "kills", "before the first result", "after it", "not met"]
+
+
+def kills_section(results: Path) -> Iterator[str]:
+    by_place = _by_place(results)
+    if not by_place:
+        return
+    runs = [run for found in by_place.values() for run in found]
+    yield "## Kills\n"
+    yield _METHOD.format(most=max(len(run["kills"]) for run in runs))
+    kills, wrong = killed(results)
+    finished = [kill["finished"] for run in runs for kill in run["kills"]]
+    yield (
+        f"{kills:,} kills in {len(runs)} runs, {len(finished) - finished.count(0):,} of them after"
+        f" the first result. **{wrong} of {len(runs)} runs had a consequence that must not be.** A"
+        " kill that is not met found its target gone. A run that is started to be killed counts,"
+        " whether a kill met it or not. `tests/vm/test_fleet.py` kills the guests of a fleet.\n"
+    )
+    rows = (row for place, found in by_place.items() for row in _rows(place, found))
+    yield markdown_table(_HEAD, rows)
+    stored = read_results(results / "guest-kills.json", {"tries": 0, "runs": []})
+    if (dropped := stored.get("tries", 0) - len(stored["runs"])) > 0:
+        yield (
+            f"{dropped} of {stored['tries']} runs in the guest are not stored: no kill met them,"
+            " and such runs did not count before.\n"
+        )
+    for found in runs:
+        for one in found.get("wrong_before", ()):
+            yield f"- run {found['number']} was repeated, because of this before: {one}\n"
+        yield from (f"- **still wrong**, run {found['number']}: {one}\n" for one in found["wrong"])
+
+
+def killed(results: Path) -> tuple[int, int]:
+    """Return the number of kills, and of runs with a consequence that must not be."""
+    runs = [run for found in _by_place(results).values() for run in found]
+    return sum(len(run["kills"]) for run in runs), sum(bool(run["wrong"]) for run in runs)
+
+
+def _by_place(results: Path) -> dict[str, list[Run]]:
+    stored = {place: read_results(results / name) for name, place in _PLACES.items()}
+    return {place: found["runs"] for place, found in stored.items() if found}
+
+
+def _rows(place: str, runs: Sequence[Run]) -> Iterator[list[str]]:
+    kills = [kill for run in runs for kill in run["kills"]]
+    missed = sum(run.get("missed", 0) for run in runs)
+    for target in sorted({kill["target"] for kill in kills}):
+        found = [kill["finished"] for kill in kills if kill["target"] == target]
+        counts = (len(found), found.count(0), len(found) - found.count(0))
+        yield [place, target, *map(str, counts), ""]
+    yield [place, "all", *(str(one) for one in _sums(kills)), str(missed)]
+
+
+def _sums(kills: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+    before = sum(not kill["finished"] for kill in kills)
+    return len(kills), before, len(kills) - before
+
+
+SEED = 20261123
+TARGETS = {"kept": (CONTROLLER, AGENT), "own": (CONTROLLER, AGENT, QEMU)}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Kill until the time is over; return 1 if a kill had a consequence that must not be."""
+    parser = arguments("guest_kills")
+    parser.add_argument("--guest", choices=list(TARGETS), default="kept")
+    parser.add_argument("--seconds", type=float, default=1800.0)
+    asked = parser.parse_args(words)
+    until, is_kept = time.monotonic() + asked.seconds, asked.guest == "kept"
+    if is_kept:
+        up(tell)
+    try:
+        run_unharmed(GuestCache.of_user())  # it may save a machine state, for which no later waits
+        unharmed = run_unharmed(GuestCache.of_user())
+        return kill_runs(
+            asked.results / "guest-kills.json",
+            SEED,
+            lambda number: kill_run(number, SEED, asked.guest, TARGETS[asked.guest], unharmed),
+            until - 3 * unharmed.seconds,
+        )
+    finally:
+        if is_kept:
+            down(tell)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,13 +13,9 @@ _OF_THE_SYSTEM = ("sshd", "(sd-pam)", "systemd", "/lib/systemd", "/usr/lib/syste
 _RUN = re.compile(r"\d{8}T\d{6}Z-[a-z-]+")
 """A run's name. The spool keeps a copy of the records of each run."""
 _SETTINGS = (
-    "sys/block/*/queue/read_ahead_kb",
-    "sys/block/*/queue/scheduler",
-    "sys/block/*/queue/nr_requests",
-    "sys/block/*/queue/wbt_lat_usec",
-    "proc/sys/vm/dirty*",
-    "proc/sys/vm/nr_hugepages",
-    "proc/sys/vm/swappiness",
+    *("sys/block/*/queue/read_ahead_kb", "sys/block/*/queue/scheduler"),
+    *("sys/block/*/queue/nr_requests", "sys/block/*/queue/wbt_lat_usec", "proc/sys/vm/dirty*"),
+    *("proc/sys/vm/nr_hugepages", "proc/sys/vm/swappiness"),
 )
 _DROP_INS = ("run/systemd/system.control", "run/systemd/transient", "etc/systemd/system.control")
 
