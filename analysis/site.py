@@ -171,8 +171,8 @@ def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) ->
     return f"""# Disk reads under a customer's limits
 
 Experiments on storage, the page cache and mapped files, under limits that were read back from the
-kernel and over-driven to verify them. Every figure can be reproduced from the raw records beside
-its report.
+kernel and over-driven to verify them. Every figure can be reproduced from the raw records next to
+its report. The [documentation](docs/README.md) begins with a tutorial.
 
 <p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>: {tally}</p>
 
@@ -181,7 +181,7 @@ its report.
 {_contents("Articles", [f"notebooks/{article}" for article in article_notebooks(runs)])}
 {_contents("Reports", [f"reports/{name}" for name in runs])}
 {_contents("Data frames", [f"notebooks/{name}" for name in runs])}
-{_contents("Method", [*documents, "docs/decisions/index"])}"""
+{_contents("Documentation", [*documents, "docs/decisions/index"])}"""
 
 
 def _raw_html(text: str) -> str:
@@ -454,26 +454,29 @@ def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> 
         nbformat.write(made, source / "notebooks" / f"{article}.ipynb")  # type: ignore[no-untyped-call]
 
 
-_GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.md"}
-"""Documents that the site generates itself, and their pages there."""
+_GENERATED = {
+    "docs/answers.md": "answers.md",
+    "docs/SCORECARD.md": "scorecard.md",
+    "docs/gallery/README.md": "index.md",
+    "docs/decisions": "docs/decisions/index.md",
+}
+"""Documents and folders for which the site has pages of its own, with these pages."""
+_DOCUMENTS = "docs/README"
 
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
-    """Copy the project's documents; return the names of those for the table of contents."""
+    """Copy the project's documents; return the names of those in the menu, the index first."""
     found = {
         path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
     }
-    kept = {
-        name: path
-        for name, path in found.items()
-        if path.name != "README.md" and name not in _GENERATED
-    }
+    kept = {name: path for name, path in found.items() if name not in _GENERATED}
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
     (source / "docs/decisions/index.md").write_text(decisions(records))
-    return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
+    pages = [name.removesuffix(".md") for name in kept if name.count("/") == 1]
+    return sorted(pages, key=lambda page: page != _DOCUMENTS)
 
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
