@@ -471,8 +471,10 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
     }
     kept = {name: path for name, path in found.items() if name not in _GENERATED}
     (source / "docs/decisions").mkdir()
+    schemas = shutil.copytree(top / "docs/schema", source / "docs/schema")
+    targets = {*kept, *(f"docs/schema/{path.name}" for path in schemas.iterdir())}
     for name, path in kept.items():
-        (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
+        (source / name).write_text(drop_outside_links(path.read_text(), name, targets))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
     (source / "docs/decisions/index.md").write_text(decisions(records))
     pages = [name.removesuffix(".md") for name in kept if name.count("/") == 1]
@@ -484,11 +486,12 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 
 
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
-    """Replace links to files that are not pages of the site by their text.
+    """Replace links to files that are not in the site by their text.
 
     Links to documents that the site generates itself lead to its own pages.
 
-    `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
+    `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`,
+    those of the schemas included.
     """
 
     def replacement(match: re.Match[str]) -> str:

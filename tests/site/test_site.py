@@ -30,6 +30,7 @@ PAGES = (
     "scorecard.html",
     "answers.html",
     "docs/README.html",
+    "docs/FORMAT.html",
     "docs/METHODOLOGY.html",
     "docs/decisions/index.html",
 )
