@@ -129,6 +129,21 @@ def test_blocks_of_either_kind_are_read() -> None:
     ]
 
 
+SWALLOWED = re.compile(r"^(?:\n|\A)([^\s|>*#-][^\n]*)\n {4}\S", re.MULTILINE)
+"""A paragraph of one line with a block of code as its second: Markdown joins them."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_block_of_commands_is_swallowed_by_a_paragraph(document: Path) -> None:
+    text = FENCED.sub("", document.read_text())
+    assert [line for line in SWALLOWED.findall(text) if not re.match(r"\d+\.", line)] == []
+
+
+def test_a_swallowed_block_is_seen() -> None:
+    assert SWALLOWED.findall("# Title\n\nmake wheel\n    pipx install x\n") == ["make wheel"]
+    assert SWALLOWED.findall("Do this:\n\n    make wheel\n    pipx\n\n- a list\n    of\n") == []
+
+
 @pytest.mark.parametrize("document", GUIDES, ids=lambda path: path.name)
 def test_every_path_that_is_named_is_there(document: Path) -> None:
     """Paths are relative to the project. Paths that a run or a build makes are known by their first

@@ -80,7 +80,7 @@ collectors can leave.
     tests/unit/model/test_run_files.py::test_names_of_traces_follow_from_the_collectors
 A record agrees with the plan in every key that names the trial.
     tests/order/test_hostile_agent.py::test_a_record_of_something_else_is_refused
-The controller itself adds what names traces.
+The controller itself adds the names of traces.
     tests/order/test_hostile_agent.py::test_a_record_of_something_else_is_refused
 Lengths and counts are bounded ([FORMAT.md](FORMAT.md#bounds)), so a stream without an end is ended.
     tests/order/test_hostile_agent.py::test_a_stream_without_an_end_is_ended
