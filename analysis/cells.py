@@ -412,13 +412,14 @@ class BindingCause:
 
 
 _CAUSES = {
-    "bandwidth": "bandwidth limit",
-    "iops": "IOPS limit",
-    "memory": "memory limit",
-    "cpu": "CPU, no limit",
-    "device": "the disk itself, no limit",
-    "none": "no limit",
+    "bandwidth": "bandwidth",
+    "iops": "IOPS",
+    "memory": "memory",
+    "cpu": "none, but the CPU",
+    "device": "none, but the disk itself",
+    "none": "none",
 }
+"""Binding limits, as they stand after the word `limit`."""
 
 
 def causes(run: Run) -> list[BindingCause]:

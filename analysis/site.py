@@ -141,8 +141,8 @@ def index(runs: Mapping[str, Run], card: scorecard.Scorecard, documents: Iterabl
     return f"""# Disk reads under a customer's limits
 
 Experiments on storage, the page cache and mapped files, under limits that were read back from the
-kernel and over-driven to verify them. Every figure can be reproduced from the raw records beside
-its report.
+kernel and over-driven to verify them. Every figure can be reproduced from the raw records next to
+its report. The [documentation](docs/README.md) begins with a tutorial.
 
 <p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>: {tally}</p>
 
@@ -151,7 +151,7 @@ its report.
 {_contents("Articles", [f"notebooks/{article}" for article in article_notebooks(runs)])}
 {_contents("Reports", [f"reports/{name}" for name in runs])}
 {_contents("Data frames", [f"notebooks/{name}" for name in runs])}
-{_contents("Method", [*documents, "docs/decisions/index"])}"""
+{_contents("Documentation", [*documents, "docs/decisions/index"])}"""
 
 
 def _raw_html(text: str) -> str:
@@ -387,18 +387,27 @@ def _lay_out_notebooks(runs: Mapping[str, Run], bundles: Path, source: Path) -> 
         nbformat.write(made, source / "notebooks" / f"{article}.ipynb")  # type: ignore[no-untyped-call]
 
 
-_GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.md"}
-"""Documents that the site generates itself, and their pages there."""
+_GENERATED = {
+    "docs/answers.md": "answers.md",
+    "docs/SCORECARD.md": "scorecard.md",
+    "docs/gallery/README.md": "index.md",
+    "docs/decisions": "docs/decisions/index.md",
+}
+"""Documents and folders for which the site has pages of its own, with these pages."""
+_DOCUMENTS = "docs/README"
 
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
-    """Copy the project's documents; return the names of those for the table of contents."""
-    paths = [path for path in (top / "docs").rglob("*.md") if path.name != "README.md"]
-    found = {path.relative_to(top).as_posix(): path for path in sorted(paths)}
+    """Copy the project's documents; return the names of those in the menu, the index first."""
+    found = {
+        path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
+    }
     kept = {name: path for name, path in found.items() if name not in _GENERATED}
     (source / "docs/decisions").mkdir()
+    schemas = shutil.copytree(top / "docs/schema", source / "docs/schema")
+    targets = {*kept, *(f"docs/schema/{path.name}" for path in schemas.iterdir())}
     for name, path in kept.items():
-        (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
+        (source / name).write_text(drop_outside_links(path.read_text(), name, targets))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
     head = (
         "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
@@ -406,7 +415,8 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
     )
     text = "\n".join([head, "```{toctree}", *records, "```", ""])
     (source / "docs/decisions/index.md").write_text(text)
-    return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
+    pages = [name.removesuffix(".md") for name in kept if name.count("/") == 1]
+    return sorted(pages, key=lambda page: page != _DOCUMENTS)
 
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
@@ -414,10 +424,11 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 
 
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
-    """Replace links to files that are not pages of the site by their text.
+    """Replace links to files that are not in the site by their text.
 
     Links to documents that the site generates itself lead to its own pages. `page` is the
-    document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
+    document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`, those of the
+    schemas included.
     """
 
     def replacement(match: re.Match[str]) -> str:

@@ -234,7 +234,14 @@ def test_a_project_predicts_from_the_catalogue_of_pagecage(folder: Path) -> None
 def test_init_makes_a_project_for_a_server_on_a_volume(folder: Path) -> None:
     server = ("--", "sh", "src/a.txt")
     init(folder, "--ready-port", "8080", "--cage", "aws-gp3", "--size", "500GiB", *server)
-    plan = json.loads(pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--json").stdout)
+    done = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--json")
+    note = "note: aws-gp3-volume has a latency, which a cgroup does not impose"
+    assert note in done.stderr
+    assert (
+        note
+        not in pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--enforced-by", "volume").stderr
+    )
+    plan = json.loads(done.stdout)
     assert plan["definition"]["response"] == "ready_seconds"
     by_cage = {trial["cage"]["name"]: trial for trial in plan["trials"]}
     assert set(by_cage) == {"uncaged", "aws-gp3-volume"}

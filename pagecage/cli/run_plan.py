@@ -13,7 +13,7 @@ from typing import Any
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.cage_choice import cage_name, choose_cages
-from pagecage.cli.enforcement import EMULATED_DISK, enforced
+from pagecage.cli.enforcement import EMULATED_DISK, enforced, missing_latencies
 from pagecage.cli.execution import PreparedRun, create_run
 from pagecage.cli.host_choice import can_run_here, plan_on_host
 from pagecage.cli.known_definitions import ask_before_commands
@@ -78,6 +78,8 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     plan, host = plan_on_host(options, make, notify)
     if "expected_seconds" in plan.document:
         notify(f"size: {plan.document['size_reason']}")
+    for note in missing_latencies(plan):
+        notify(note)
     return plan, host
 
 

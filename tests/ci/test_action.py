@@ -113,6 +113,13 @@ def test_a_gate_that_cannot_be_decided_fails_the_job_and_has_a_report(
     assert "::error title=pagecage::verdict undecided" in job.logs["Gate"].stdout
 
 
+def test_a_bound_needs_no_baseline_and_counts_what_is_included(runner: Runner) -> None:
+    """On a busy machine it is decided by `include` alone."""
+    gate = {"fail_if": "wall_seconds < 1000s", "include": "host_quiet", "artifact": ""}
+    job = runner.use(experiment="reader", repeats="3", **gate, **LIGHT)
+    assert (job.status, job.outputs["verdict"]) == (5, "failed"), job.logs
+
+
 @pytest.mark.parametrize(
     ("times_as_many", "status", "verdict"), [(1, "0", "passed"), (3, "5", "failed")]
 )

@@ -69,6 +69,14 @@ def test_a_gate_that_cannot_be_decided_fails_the_job(
     assert (found.report / "junit.xml").exists()
 
 
+def test_a_bound_needs_no_baseline_and_counts_what_is_included(project: Path, path: Path) -> None:
+    """On a busy machine it is decided by PAGECAGE_INCLUDE alone."""
+    gate = {"fail_if": "wall_seconds < 1000s", "include": "host_quiet"}
+    found = run_job(project, path, environment(project), repeats="3", **gate, **LIGHT)
+    assert found.done.status == 5, found.done.stderr
+    assert found.artifact("dotenv").read_text() == "PAGECAGE_VERDICT=failed\n"
+
+
 def test_a_program_is_built_first(project: Path, path: Path) -> None:
     build = "echo built > made && false"
     found = run_job(project, path, environment(project), build=build, **LIGHT)

@@ -29,6 +29,8 @@ PAGES = (
     "index.html",
     "scorecard.html",
     "answers.html",
+    "docs/README.html",
+    "docs/FORMAT.html",
     "docs/METHODOLOGY.html",
     "docs/decisions/index.html",
 )
@@ -319,6 +321,15 @@ def test_a_link_to_a_generated_document_leads_to_the_sites_page() -> None:
     text = "[s](SCORECARD.md) [a](../answers.md)"
     assert drop_outside_links(text, "docs/decisions/x.md", set()) == "s [a](../../answers.md)"
     assert drop_outside_links(text, "docs/A.md", set()) == "[s](../scorecard.md) a"
+    text = "[d](decisions) [r](gallery/README.md) [b](runs)"
+    kept = "[d](decisions/index.md) [r](../index.md) b"
+    assert drop_outside_links(text, "docs/README.md", set()) == kept
+
+
+def test_the_index_of_the_documents_is_first_in_their_menu(site: Path) -> None:
+    page = (site / "index.html").read_text()
+    menu = page.partition("Documentation</span>")[2]
+    assert re.search(r'href="([^"]*)"', menu)[1] == "docs/README.html"  # type: ignore[index]
 
 
 def test_a_script_that_got_into_a_page_does_not_run(

@@ -84,6 +84,6 @@ def test_five_commands_lead_to_the_limit(desk: Path, host: VmHost) -> None:
     typed(desk, import_cage)
     assert f"IOReadIOPSMax = {IOPS}" in saved.read_text()
     printed = " ".join(typed(desk, replay).stdout.split())
-    assert "limit IOPS limit (IOReadIOPSMax), 100 % of the time" in printed, printed
+    assert "limit IOPS (IOReadIOPSMax), 100 % of the time" in printed, printed
     volumes = typed(desk, f"{predict} --json").stdout
     assert json.loads(volumes)

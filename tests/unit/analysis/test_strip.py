@@ -54,7 +54,7 @@ def test_a_report_answers_the_question_of_its_title(constrained: Run) -> None:
         re.sub(r"28(\.\d)?( \([^)]*\))? times", "28 times", strip.result),
     ), strip.result
     assert re.match(r"5\d of 54 trials, n 3, real CPU", strip.trust)
-    assert re.match(r"memory limit.*\d+ % of the time", strip.limit)
+    assert re.match(r"memory, .*\d+ % of the time", strip.limit)
     assert strip.is_proven
     assert strip.chart
     assert "tenth · unloaded · random" in strip.chart.labels

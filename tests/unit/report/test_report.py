@@ -122,7 +122,7 @@ def test_markdown_draws_bars() -> None:
 
 
 BARS = BarChart("time", ("slow one", "fast"), (8.0, 0.1), ("8 s", "0.1 s"))
-STRIP = Strip("It takes 80×", "memory limit", "6 of 6 trials", BARS)
+STRIP = Strip("It takes 80×", "memory", "6 of 6 trials", BARS)
 
 
 def test_bars_are_logarithmic_if_the_least_would_be_too_short() -> None:
@@ -137,7 +137,7 @@ def test_bars_are_logarithmic_if_the_least_would_be_too_short() -> None:
 
 def test_a_strip_on_a_terminal() -> None:
     lines = [line.rstrip() for line in printed(Report("title", (STRIP,))).splitlines()]
-    assert lines[:5] == ["title", "It takes 80×", "limit memory limit", "valid 6 of 6 trials", ""]
+    assert lines[:5] == ["title", "It takes 80×", "limit memory", "valid 6 of 6 trials", ""]
     assert lines[5:8] == [
         "time (log scale)",
         f"slow one {30 * '█'} 8 s",
