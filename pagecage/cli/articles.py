@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from pagecage.checkout import OWN, RUNS, TOP
-from pagecage.cli.examples import examples
 from pagecage.cli.options import ExistingFolder, Folder, writing
-from pagecage.cli.output import Json, OutputFormat
+from pagecage.cli.output import Json, OutputFormat, examples
 from pagecage.cli.show import analysing
 from pagecage.errors import EXIT_OK, PagecageError
 

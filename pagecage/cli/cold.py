@@ -16,11 +16,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.examples import examples
 from pagecage.cli.execution import no_program, shell_status
 from pagecage.cli.failures import printable
 from pagecage.cli.options import NewFile, whole, writing
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json, examples, notify
 from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold

@@ -11,7 +11,6 @@ from cyclopts import App, Parameter
 
 from pagecage.ansible import TaskEvent
 from pagecage.checkout import TOP
-from pagecage.cli.examples import examples
 from pagecage.cli.options import (
     Dataset,
     Folder,
@@ -23,7 +22,7 @@ from pagecage.cli.options import (
     whole,
     writing,
 )
-from pagecage.cli.output import Json, notify, notify_step
+from pagecage.cli.output import Json, examples, notify, notify_step
 from pagecage.cli.provision import provision, unprovision, verify
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.controller import install_programs

@@ -22,9 +22,8 @@ from pagecage.cli.cage_choice import (
     profile_cage,
 )
 from pagecage.cli.cage_import import source_comments
-from pagecage.cli.examples import examples
 from pagecage.cli.options import Port, VolumeOptions, definitions, shown, writing
-from pagecage.cli.output import notify
+from pagecage.cli.output import examples, notify
 from pagecage.cloud.catalogue import catalogue_names
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.known import remember_definition, remember_project

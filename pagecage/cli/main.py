@@ -15,8 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from pagecage.checkout import OWN, TOP
 from pagecage.cli import failures
-from pagecage.cli.examples import examples
-from pagecage.cli.output import ARGUMENTS, COMMON, notify, set_verbosity
+from pagecage.cli.output import ARGUMENTS, COMMON, examples, notify, set_verbosity
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,

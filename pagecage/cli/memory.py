@@ -10,10 +10,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli import replay_plan
-from pagecage.cli.examples import examples
 from pagecage.cli.execution import create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions
-from pagecage.cli.output import Json, Notify, notify, typed_command
+from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
 from pagecage.cli.run_plan import plan_lines
 from pagecage.cli.show import report

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -160,3 +163,19 @@ def confirmed(question: str) -> bool:
 def typed_command() -> str:
     """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])
+
+
+def exclusive(*options: str) -> PagecageError:
+    return PagecageError(f"{' and '.join(options)} are mutually exclusive", "give one of them")
+
+
+@cache
+def _examples() -> dict[str, str]:
+    text = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\[(.+)\]\n((?:[^\[].*\n)+)", text, re.MULTILINE))
+
+
+def examples(verb: str, more: str = "") -> str:
+    """Return the text below a verb's options: its examples, then `more`."""
+    shown = textwrap.indent(_examples()[verb].rstrip(), "  ")
+    return f"Examples:\n\n{shown}" + (f"\n\n{more}" if more else "")

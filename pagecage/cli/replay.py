@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
-from pagecage.cli.examples import examples
 from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions
-from pagecage.cli.output import COMMON, Json, notify, typed_command
+from pagecage.cli.output import COMMON, Json, examples, notify, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
 

@@ -17,9 +17,8 @@ from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpack
 from pagecage.checkout import RUNS
 from pagecage.cli.cage_page import console, print_rows
-from pagecage.cli.examples import examples
 from pagecage.cli.options import ExistingFolder, shown
-from pagecage.cli.output import Json, confirmed, notify
+from pagecage.cli.output import Json, confirmed, examples, notify
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists, point_latest

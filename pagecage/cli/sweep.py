@@ -11,7 +11,6 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli import replay_plan
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.examples import examples
 from pagecage.cli.execution import create_run
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.known_definitions import ask_before_commands
@@ -25,7 +24,7 @@ from pagecage.cli.options import (
     Treatments,
     definitions,
 )
-from pagecage.cli.output import Json, Notify, notify, typed_command
+from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
 from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
 from pagecage.cli.show import measure

@@ -17,9 +17,8 @@ from rich.table import Table
 from pagecage.agent.volume_server import CONTROL_SOCKET, send_command
 from pagecage.checkout import TOP
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.examples import examples
 from pagecage.cli.options import Duration, VolumeOptions, whole
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json, examples, notify
 from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_OK, HostError, PagecageError
 from pagecage.hosts.local import LocalHost
