@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.options import GATES, NewFile, Positive
+from pagecage.cli.options import GATES, NewFile, Positive, given_options
 from pagecage.cli.output import OutputFormat, notify
 from pagecage.cli.show import FailIf, Include, analysing, terminal_form
 from pagecage.errors import EXIT_OK, PagecageError
@@ -144,12 +144,6 @@ class BaselineOptions:
     response: Annotated[list[str] | None, Parameter(metavar="NAME")] = None
     force: bool = False
 
-    def refuse(self) -> None:
-        """Raise PagecageError for an option that would do nothing."""
-        if self != BaselineOptions():
-            option = "--response" if self.response else "--force"
-            raise PagecageError(f"{option} applies only to --save-baseline", f"remove {option}")
-
     def save(self, name: str, target: Path, include: list[str] | None) -> int:
         """Write the figures of a run to a file."""
         from pagecage.runner.run_folder import find_run
@@ -199,7 +193,8 @@ def compare(
         if others or fail_if:
             raise PagecageError("--save-baseline saves one run and judges none", "remove the rest")
         return baseline.save(first, target, include)
-    baseline.refuse()
+    for option in given_options(baseline):
+        raise PagecageError(f"{option} applies only to --save-baseline", f"remove {option}")
     if not others and (not fail_if or html):
         hint = "pagecage compare FIRST SECOND"
         raise PagecageError("there is no second run to compare with", hint)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.cage_choice import cage_name
 from pagecage.cli.enforcement import queue_settings
-from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.execution import ask_before_commands, refuse_plan_options, require_same_definition
 from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import FleetProgress
-from pagecage.cli.resume import refuse_plan_options, require_same_definition
 from pagecage.cli.run import ResumeOptions
 from pagecage.cli.run_plan import build_plan, with_cage, with_ready_port
 from pagecage.cli.show import report

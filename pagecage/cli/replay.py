@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
-from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions
+from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
 from pagecage.cli.output import COMMON, Json, examples, notify, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
@@ -159,8 +159,8 @@ def _plan(
     from pagecage.cli.replay_plan import plan_for, replay_cages
 
     typed = typed_command()
-    if image.is_given:
-        if given := served.first_given():
+    if image != ImageOptions():
+        for given in given_options(served):
             message = f"{given} and --image are mutually exclusive"
             raise PagecageError(message, "measure until the image serves: --ready-port PORT")
         return plan_for_image(

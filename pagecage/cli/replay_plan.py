@@ -20,6 +20,7 @@ from pagecage.cli.options import (
     check_readiness,
     chosen_conditions,
     collector_names,
+    given_options,
 )
 from pagecage.cli.output import Notify, input_is_file
 from pagecage.cli.run_plan import chosen_seed, default_driver, harness
@@ -156,7 +157,7 @@ def server_and_load(
 ) -> tuple[tuple[str, ...], ServiceSpec | None]:
     """Return the command line to run, and the load if it is a server."""
     if options.serve is None:
-        if given := options.first_given():
+        for given in given_options(options):
             message = f"{given} applies only to a server"
             raise PagecageError(message, "--serve 'SERVER COMMAND'")
         if not command:

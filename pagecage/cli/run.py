@@ -93,7 +93,7 @@ def _run_on_host(
     yes: bool,
     as_json: bool,
 ) -> int:
-    from pagecage.cli.resume import resume_run
+    from pagecage.cli.execution import resume_run
     from pagecage.cli.run_plan import new_run
 
     gate.check()

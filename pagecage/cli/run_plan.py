@@ -14,15 +14,15 @@ from typing import Any
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.cage_choice import cage_name, choose_cages
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
-from pagecage.cli.execution import PreparedRun, create_run
+from pagecage.cli.execution import PreparedRun, ask_before_commands, create_run
 from pagecage.cli.host_choice import can_run_here, plan_on_host
-from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import (
     FleetOptions,
     RunOptions,
     VolumeOptions,
     chosen_conditions,
     definitions,
+    given_options,
     is_group,
 )
 from pagecage.cli.output import Notify
@@ -108,12 +108,9 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     budget_seconds(options)
     _check_repeats(options)
     until_ci(options)
-    defaults = vars(FleetOptions())
-    given = [name for name, value in vars(fleet_options).items() if value != defaults[name]]
-    if given and not is_group(options.host):
+    for option in () if is_group(options.host) else given_options(fleet_options):
         raise PagecageError(
-            f"--{given[0].replace('_', '-')} applies only to a group of hosts, and {options.host}"
-            " is not a group",
+            f"{option} applies only to a group of hosts, and {options.host} is not a group",
             "name a group: --host GROUP",
         )
 

@@ -11,9 +11,8 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli import replay_plan
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.execution import create_run
+from pagecage.cli.execution import ask_before_commands, create_run
 from pagecage.cli.host_choice import plan_on_host
-from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import (
     REPEATS,
     Dataset,
@@ -23,6 +22,7 @@ from pagecage.cli.options import (
     ServiceOptions,
     Treatments,
     definitions,
+    given_options,
 )
 from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
@@ -123,16 +123,10 @@ def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tupl
 
 
 def _check(options: SweepOptions, *, of_command: bool) -> None:
-    shared, defaults = options.replay, ReplayOptions()
-    if of_command:
-        given = [name for name, value in vars(options.experiment).items() if value]
-    else:
-        given = [name for name in _OF_REPLAY if getattr(shared, name) != getattr(defaults, name)]
-    if given:
-        kind = "an experiment" if of_command else "a command after --"
-        raise PagecageError(
-            f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help"
-        )
+    kind = "an experiment" if of_command else "a command after --"
+    mistaken = (options.experiment,) if of_command else (options.replay, _OF_REPLAY)
+    for option in given_options(*mistaken):
+        raise PagecageError(f"{option} applies only to {kind}", "pagecage sweep --help")
 
 
 def _with_sweep(
