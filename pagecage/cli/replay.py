@@ -155,8 +155,7 @@ def _plan(
     image: ImageOptions,
     served: ServiceOptions,
 ) -> tuple[Plan, Host, FoundImage | None]:
-    from pagecage.cli.container import plan_for_image
-    from pagecage.cli.replay_plan import plan_for, replay_cages
+    from pagecage.cli.replay_plan import plan_for, plan_for_image, replay_cages
 
     typed = typed_command()
     if image != ImageOptions():
