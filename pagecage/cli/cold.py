@@ -8,10 +8,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -55,7 +54,6 @@ def query(text: str) -> ColdCommand:
 def run_cold(
     paths: Sequence[str], command: ColdCommand, allow_pages: int, stdout: int | None
 ) -> ColdCertificate:
-    """Make files cold, run a command, and return the certificate with the command's run."""
     for _ in range(_TRIES):
         certificate = make_cold(paths, allow_pages=allow_pages)
         at_start = resident_pages(paths)
@@ -146,8 +144,18 @@ def cold(
         raise
     finally:
         if made:
-            _write(made, bool(each_query), certificate, as_json)
+            documents = [one.to_json() for one in made]
+            queries = {"type": "cold_queries", "queries": documents}
+            _write(queries if each_query else documents[0], certificate, as_json)
     return exit_status(made[-1])
+
+
+def _write(document: Mapping[str, object], target: Path | None, as_json: bool) -> None:
+    if target is not None:
+        with writing(target):
+            target.write_text(json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print(json.dumps(document))
 
 
 def _split(
@@ -162,7 +170,7 @@ def _split(
     if has_end and not typed:
         raise PagecageError("there is no command after --", "name a program, or leave out --")
     if typed and queries:
-        raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
+        raise exclusive("a command", "--each-query")
     return list(words[:count]), [program(typed)] if typed else list(map(query, queries))
 
 
@@ -173,34 +181,18 @@ def _make_all(
     made: list[ColdCertificate],
     as_json: bool,
 ) -> None:
-    if not commands:
-        made.append(make_cold(paths, allow_pages=allow_pages))
-        if not as_json:
-            print("\n".join(_lines(made[0])))
     for command in commands:
         made.append(run_cold(paths, command, allow_pages, _STDERR if as_json else None))
         notify(f"{made[-1].summary()}\n{printable(made[-1].run_line())}")
         if exit_status(made[-1]):
             break
-
-
-def _lines(certificate: ColdCertificate) -> Iterator[str]:
-    yield certificate.summary()
-    yield f"{'before':>10}  {'after':>8}  file"
-    for file in certificate.files[:_MOST_SHOWN]:
-        yield f"{file.pages_before:>10,}  {file.pages_after:>8,}  {printable(file.path)}"
-    more = len(certificate.files) - _MOST_SHOWN
-    if more > 0:
-        yield f"and {more:,} more, which --json lists"
-
-
-def _write(
-    made: Sequence[ColdCertificate], is_queries: bool, target: Path | None, as_json: bool
-) -> None:
-    documents = [one.to_json() for one in made]
-    document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
-    if target is not None:
-        with writing(target):
-            target.write_text(json.dumps(document, indent=2) + "\n")
-    if as_json:
-        print(json.dumps(document))
+    if commands:
+        return
+    made.append(make_cold(paths, allow_pages=allow_pages))
+    if not as_json:
+        files = made[0].files
+        print(f"{made[0].summary()}\n{'before':>10}  {'after':>8}  file")
+        for file in files[:_MOST_SHOWN]:
+            print(f"{file.pages_before:>10,}  {file.pages_after:>8,}  {printable(file.path)}")
+        if (more := len(files) - _MOST_SHOWN) > 0:
+            print(f"and {more:,} more, which --json lists")

@@ -45,7 +45,6 @@ class HostGroup:
     hosts: tuple[ReadyHost, ...]
 
     def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - the facts are known already
-        """Return whether any of the hosts is emulated."""
         return any(host.is_emulated for host in self.hosts)
 
 
@@ -61,16 +60,6 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
             raise
         hint = f"auto, local, vm, or a group: {error.hint}"
         raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
-
-
-def refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
-    """Raise PagecageError if a run would change settings of a disk that holds /; it cannot ask."""
-    on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
-    if on_root and any(map(queue_settings, plan.trials)):
-        raise PagecageError(
-            f"each trial would change settings of the disk that holds / on {', '.join(on_root)}",
-            "add --yes, or set another disk in pagecage_data_device",
-        )
 
 
 @dataclass(frozen=True)
@@ -107,16 +96,18 @@ class FleetCommand:
             raise PagecageError(
                 f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
             )
-        caged, hosting = (
-            with_ready_port(
-                with_cage(experiment, *map(cage_name, options.cage)), options.ready_port
-            ),
-            HostGroup(group, hosts),
+        caged = with_ready_port(
+            with_cage(experiment, *map(cage_name, options.cage)), options.ready_port
         )
-        plan = build_plan(options, caged, hosting, self.command, self.notify)
+        plan = build_plan(options, caged, HostGroup(group, hosts), self.command, self.notify)
         check_memory_floor(plan)
-        if not self.yes:
-            refuse_root_disks(plan, hosts)
+        on_root = [one.host.name for one in hosts if one.facts["disk"].get("mount_point") == "/"]
+        if on_root and not self.yes and any(map(queue_settings, plan.trials)):  # it cannot ask
+            raise PagecageError(
+                f"each trial would change settings of the disk that holds / on"
+                f" {', '.join(on_root)}",
+                "add --yes, or set another disk in pagecage_data_device",
+            )
         plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
         left_out = {host: error.message for host, error in preflight.unreachable.items()}
         folder = FleetFolder(RUNS / plan.run_id)
@@ -125,11 +116,6 @@ class FleetCommand:
     def _checked(
         self, playbook: FleetPlaybook, hosts: tuple[FleetHost, ...], busy: Collection[str] = ()
     ) -> Preflight:
-        """Check hosts of the group.
-
-        Raises HostError or PagecageError if one is unsuitable or, unless it is skipped,
-        unreachable.
-        """
         group, notify = self.options.host, self.notify
         if hosts:
             notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
@@ -160,20 +146,19 @@ class FleetCommand:
 
     def run(self, resumption: ResumeOptions, form: str) -> int:
         """Start or resume a fleet run, execute it, and show its report."""
-        prepared = self._resumed() if resumption.resume else self._new()
+        if resumption.resume:
+            prepared = self._resumed()
+        else:
+            experiment, group = definitions().experiment(self.name), self.options.host
+            ask_before_commands(experiment, group, yes=self.yes)
+            plan, plans, prepared = self.plan()
+            require_programs(make_agent_package(TOP), plan.trials)
+            request = FleetRequest(group, self.fleet_options.fleet, prepared.left_out)
+            FleetFolder.create(RUNS, plan, request, plans)
         status = execute(prepared, self.notify)
         if any(run.records() for run in prepared.folder.host_folders().values()):
             report(prepared.folder.path, form)
         return status
-
-    def _new(self) -> PreparedFleetRun:
-        experiment, group = definitions().experiment(self.name), self.options.host
-        ask_before_commands(experiment, group, yes=self.yes)
-        plan, plans, prepared = self.plan()
-        require_programs(make_agent_package(TOP), plan.trials)
-        request = FleetRequest(group, self.fleet_options.fleet, prepared.left_out)
-        FleetFolder.create(RUNS, plan, request, plans)
-        return prepared
 
     def _resumed(self) -> PreparedFleetRun:
         """Prepare the newest run of an experiment on this group, to be finished."""
@@ -202,7 +187,6 @@ class FleetCommand:
 
 
 def make_playbook() -> FleetPlaybook:
-    """Return the playbook that stages this checkout's agent on the hosts."""
     return make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
 
 
@@ -238,7 +222,6 @@ def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
 
 
 def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
-    """Run the remaining trials on every host."""
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
@@ -274,7 +257,6 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
 
 
 def resume_command(document: dict[str, object]) -> str:
-    """Return the command that resumes a fleet run."""
     experiment, group = str(document["experiment"]), str(document["group"])
     return replay(["pagecage", "run", experiment, "--host", group, "--resume"])
 

@@ -81,16 +81,13 @@ def image(host: Vm = "vm", /, *, experiment: For = None, as_json: Json = False) 
     """
     key = read_recipe(TOP, packages=_packages(experiment)).key
     folder = packed_directory(key)
-    _print({"key": key, "folder": str(folder), "is_packed": folder.is_dir()}, 10, as_json=as_json)
+    _print({"key": key, "folder": str(folder), "is_packed": folder.is_dir()}, 10, as_json)
     return EXIT_OK
 
 
-def _print(values: dict[str, object], width: int, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(values, default=str))
-        return
-    for key, value in values.items():
-        print(f"{key:<{width}} {value}")
+def _print(values: dict[str, object], width: int, as_json: bool) -> None:
+    lines = (f"{key:<{width}} {value}" for key, value in values.items())
+    print(json.dumps(values, default=str) if as_json else "\n".join(lines))
 
 
 def pack(
@@ -253,7 +250,7 @@ def status(
     host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False
 ) -> int:
     """Show whether the guest is running, its user, and its stored files."""
-    _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json=as_json)
+    _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json)
     return EXIT_OK
 
 

@@ -133,14 +133,14 @@ def init(
     ci
         CI system to write files for: github, gitlab or none; by default that of the git remote
     """
-    if template != "command":
-        if options != CommandOptions():
-            raise PagecageError(
-                f"--cage and --ready-port apply to a command, not to --template {template}",
-                "remove them",
-            )
-        return _init_workload(template, command, name, ci)
-    return _init_command(command, options, name, ci)
+    if template == "command":
+        return _init_command(command, options, name, ci)
+    if options != CommandOptions():
+        raise PagecageError(
+            f"--cage and --ready-port apply to a command, not to --template {template}",
+            "remove them",
+        )
+    return _init_workload(template, command, name, ci)
 
 
 def _init_command(
@@ -148,7 +148,9 @@ def _init_command(
 ) -> int:
     words = command or _DEFAULT_COMMAND
     _check_text(words)
-    folder, chosen = _folder(), check_name(_name_of(command) if name is None else name)
+    if name is None:
+        name = _name_of(command) if command else _DEFAULT_NAME
+    folder, chosen = _folder(), check_name(name)
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
     level, files = _cage_files(options.cage, options.volume, folder)
@@ -157,6 +159,11 @@ def _init_command(
     _make(folder, chosen, files)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
+
+
+def _name_of(command: Sequence[str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(command[0]).stem.lower()).strip("-")
+    return slug[:40].strip("-") or "first"
 
 
 def _cage_files(
@@ -171,17 +178,11 @@ def _cage_files(
         choose_cage(typed, volume, 1 << 40)
         return typed, {}
     profile, description = named_profile(typed, volume)
-    name = catalogue_stem(cage_name(typed))
+    name = cage_name(typed)
+    name += "-volume" if name in catalogue_names(offers()) else ""  # not the name of both
     cage, path = profile_cage(profile, description, name), folder / f"cgroups/{name}.toml"
-    return name, {} if path.exists() else {
-        path: cage_to_toml(cage, source_comments(profile)).encode()
-    }
-
-
-def catalogue_stem(name: str) -> str:
-    """Return a name for the file of a cage that differs from the volume's name."""
-    is_volume = name in catalogue_names(offers())
-    return f"{name}-volume" if is_volume else name
+    text = cage_to_toml(cage, source_comments(profile))
+    return name, {} if path.exists() else {path: text.encode()}
 
 
 def _init_workload(
@@ -256,13 +257,6 @@ def _folder() -> Path:
     if project not in (None, here):
         raise PagecageError(f"this folder is in the project {project}", f"cd {project}")
     return here
-
-
-def _name_of(command: Sequence[str]) -> str:
-    if not command:
-        return _DEFAULT_NAME
-    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(command[0]).stem.lower()).strip("-")
-    return slug[:40].strip("-") or "first"
 
 
 def _check_text(words: Sequence[str]) -> None:
