@@ -8,9 +8,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -18,7 +19,7 @@ from cyclopts import App, Parameter
 from pagecage.cli.execution import no_program, shell_status
 from pagecage.cli.failures import printable
 from pagecage.cli.options import NewFile, whole, writing
-from pagecage.cli.output import Json, examples, notify
+from pagecage.cli.output import Json, examples, exclusive, notify
 from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold
@@ -144,13 +145,15 @@ def cold(
         raise
     finally:
         if made:
-            documents = [one.to_json() for one in made]
-            queries = {"type": "cold_queries", "queries": documents}
-            _write(queries if each_query else documents[0], certificate, as_json)
+            _write(made, bool(each_query), certificate, as_json)
     return exit_status(made[-1])
 
 
-def _write(document: Mapping[str, object], target: Path | None, as_json: bool) -> None:
+def _write(
+    made: Sequence[ColdCertificate], is_queries: bool, target: Path | None, as_json: bool
+) -> None:
+    documents = [one.to_json() for one in made]
+    document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
     if target is not None:
         with writing(target):
             target.write_text(json.dumps(document, indent=2) + "\n")
