@@ -61,10 +61,15 @@ def plan_of(
     notify: Notify,
 ) -> tuple[Plan, Host]:
     """Return the plan of a search: the trials of the reference, and the rule for all others."""
-    _check(shared)
+    if shared.cold and shared.cache == "resident":
+        raise PagecageError(
+            "pages that are resident before the trial are charged to pagecage, not to the cage",
+            "remove --cache",
+        )
+    if shared.driver == "process":
+        raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
     rule = _rule(options, shared.repeats)
-    (chosen,) = replay_cages([base], shared).values()
-    cage = _reference(chosen, rule)
+    cage = _reference(replay_cages([base], shared).popitem()[1], rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
     plan, host = replay_plan.plan_for({cage.name: cage}, words, repeated, command, notify)
     # Without those that replace trials that do not count; the last one is the second opinion.
@@ -74,11 +79,8 @@ def plan_of(
         "has_second_opinion": True,
         "most_trials": len(plan.trials) + levels * rule.repeats + 1,
     }
-    definition = {
-        **plan.document["definition"],
-        "question": f"How much memory does `{shlex.join(words)}` need in {cage.name}?",
-        "findings": [],
-    }
+    question = f"How much memory does `{shlex.join(words)}` need in {cage.name}?"
+    definition = plan.document["definition"] | {"question": question, "findings": []}
     changes = {"definition": definition, "definition_sha256": json_sha256(definition), KEY: search}
     return replace(plan, document={**plan.document, **changes}), host
 
@@ -87,16 +89,6 @@ def _most_bytes(plan: Plan, host: Host) -> int:
     limit = plan.trials[0].cage.properties.get("MemoryMax")
     machine = host.facts()["memory_bytes"] if isinstance(host, LocalHost) else None
     return limit or machine or resource_needs(plan).memory_bytes
-
-
-def _check(shared: ReplayOptions) -> None:
-    if shared.cold and shared.cache == "resident":
-        raise PagecageError(
-            "pages that are resident before the trial are charged to pagecage, not to the cage",
-            "remove --cache",
-        )
-    if shared.driver == "process":
-        raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
 
 
 def _rule(options: MemoryOptions, repeats: int) -> SearchRule:
@@ -146,7 +138,6 @@ def _reference(cage: Cage, rule: SearchRule) -> Cage:
 
 
 def search_lines(plan: Plan, host: Host) -> list[str]:
-    """Describe the search of a plan."""
     rule, most_bytes = rule_of(plan.document), _most_bytes(plan, host)
     assert rule is not None
     levels, each = most_levels(rule, most_bytes), rule.repeats

@@ -33,7 +33,7 @@ from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import CommandSpec
+from pagecage.model.trial import CommandSpec, Workload
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
@@ -63,14 +63,12 @@ _MOST_REPEATS = 30  # of --max-repeats
 
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
-    """Prepare a new run of an experiment."""
     ask_before_commands(definitions().experiment(name), options.host, yes=yes)
     require_workloads(make_agent_package(TOP))
     return create_run(*plan_for(name, options, command, notify), yes, notify)
 
 
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
-    """Return the plan of a new run and its host."""
     experiment = definitions().experiment(name)
     if options.volume != VolumeOptions() and not options.cage:
         raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
@@ -91,9 +89,8 @@ def runs_here(name: str, options: RunOptions) -> bool:
 def _make_plan(
     experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
 ) -> Plan:
-    cages = map(cage_name, options.cage)
-    chosen = with_driver(with_cage(experiment, *cages), options.driver)
-    chosen = with_ready_port(chosen, options.ready_port)
+    chosen = with_cage(experiment, *map(cage_name, options.cage))
+    chosen = with_ready_port(with_driver(chosen, options.driver), options.ready_port)
     check_levels(chosen, parse_treatment(options.treatment))
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
@@ -191,7 +188,6 @@ def _of_names(names: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
-    """Return the experiment with one driver for all its workloads."""
     if driver is None:
         return experiment
     if any(level.driver for table in experiment.levels.values() for level in table.values()):
@@ -227,25 +223,20 @@ def parse_treatment(words: Sequence[str]) -> dict[str, str]:
             raise PagecageError(
                 f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
             )
-    pairs = [word.partition("=") for word in words]
-    return {factor: level for factor, _, level in pairs}
+    return dict(word.split("=", 1) for word in words)
 
 
 def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
     """Raise PagecageError unless the experiment has a treatment with all of these levels."""
-    for factor, level in treatment.items():
-        if level not in experiment.factors.get(factor, ()):
-            known = [
-                f"{name}={one}" for name, levels in experiment.factors.items() for one in levels
-            ]
-            raise PagecageError(
-                f"--treatment: {experiment.name} has no {factor}={level}",
-                nearest(f"{factor}={level}", known),
-            )
+    known = [f"{name}={one}" for name, levels in experiment.factors.items() for one in levels]
+    wanted = [f"{factor}={level}" for factor, level in treatment.items()]
+    for level in wanted:
+        if level not in known:
+            message = f"--treatment: {experiment.name} has no {level}"
+            raise PagecageError(message, nearest(level, known))
     if not with_levels(list(treatments(experiment)), treatment):
-        levels = " and ".join(f"{factor}={level}" for factor, level in treatment.items())
         raise PagecageError(
-            f"--treatment: {experiment.name} excludes {levels}",
+            f"--treatment: {experiment.name} excludes {' and '.join(wanted)}",
             f"see its treatments: pagecage run {experiment.name} --dry-run",
         )
 
@@ -274,11 +265,7 @@ def build_plan(
         budget_seconds=(budget_seconds(options) or DEFAULT_BUDGET_SECONDS) if fitting else None,
         expected_seconds=fitting.expected_seconds if fitting else None,
     )
-    cages = (
-        enforced(cages, options, host, notify)
-        if cages
-        else _cages(options, experiment, size, host, notify)
-    )
+    cages = enforced(cages or _cages(options, experiment, size), options, host, notify)
     run_id = new_run_id(experiment.name, host.name)
     plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
     if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
@@ -287,7 +274,6 @@ def build_plan(
 
 
 def chosen_seed(seed: int | None) -> int:
-    """Return the seed that was asked for, or else a random one."""
     return seed if seed is not None else random.SystemRandom().randrange(2**32)
 
 
@@ -317,7 +303,7 @@ def _fitting_size(
         return None
 
     def estimate(experiment: Experiment, size: str) -> tuple[float, float]:
-        cages = _cages(options, experiment, size, host, lambda _: None)
+        cages = enforced(_cages(options, experiment, size), options, host, lambda _: None)
         one = _plan_options(options, experiment, host, size, repeats=1, seed=0)
         trials = make_trials(experiment, cages, one)
         return making_seconds(trials, disk), sum(trial_seconds(trial, disk) for trial in trials)
@@ -344,14 +330,12 @@ def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> in
     return options.repeats or experiment.sizes[size].repeats or experiment.repeats
 
 
-def _cages(
-    options: RunOptions, experiment: Experiment, size: str, host: SizedHost, notify: Notify
-) -> dict[str, Cage]:
+def _cages(options: RunOptions, experiment: Experiment, size: str) -> dict[str, Cage]:
     dataset_bytes = experiment.sizes[size].total_bytes
     names = experiment.cage_names() | {UNCAGED}
     chosen = choose_cages(options.cage, options.volume, dataset_bytes)
     others = {name: definitions().cage(name, dataset_bytes) for name in names - chosen.keys()}
-    return enforced({**others, **chosen}, options, host, notify)
+    return {**others, **chosen}
 
 
 def _plan_options(
@@ -432,7 +416,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
     )
     yield f"seed {document['seed']}, fresh: {document['fresh']}"
-    yield from service_lines(plan)
+    yield from _service_lines(plan)
     yield ""
     for trial in plan.trials:
         yield (
@@ -441,14 +425,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         )
 
 
-def service_lines(plan: Plan) -> Iterator[str]:
-    """Yield each server of a plan once, with its load and the metrics of its output."""
-    seen = []
-    for workload in (trial.workload for trial in plan.trials if trial.workload.service):
+def _service_lines(plan: Plan) -> Iterator[str]:
+    workloads: list[Workload] = []
+    for workload in (trial.workload for trial in plan.trials):
         service, settings = workload.service, workload.command
-        if service is None or settings is None or workload in seen:
+        if service is None or settings is None or workload in workloads:
             continue
-        seen.append(workload)
+        workloads.append(workload)
         serves = f"prints {settings.ready_when!r}"
         if settings.ready_port is not None:
             serves = f"listens on port {settings.ready_port}"

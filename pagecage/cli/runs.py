@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,7 +58,6 @@ def opened_run(name: str) -> Iterator[tuple[RunFolder, str]]:
 
 @contextmanager
 def opened_folder(name: str) -> Iterator[Path]:
-    """Yield the folder of a run, or of a run on several hosts."""
     if fleet := find_fleet(RUNS, name):
         yield fleet.path
         return
@@ -97,13 +96,12 @@ def stored_runs(runs: Path) -> list[StoredRun]:
 
 
 def _trials(path: Path) -> tuple[int | None, int | None]:
-    try:
-        folder = RunFolder(path)
+    folder = RunFolder(path)
+    with suppress(PagecageError):
         plan = folder.plan()
         final = sum(attempt.is_final for attempt in folder.last_attempts().values())
         return final, max(final, len(plan.trials))
-    except PagecageError:
-        return None, None
+    return None, None
 
 
 def _size_bytes(path: Path) -> int:
@@ -136,16 +134,14 @@ def list_(folder: ExistingFolder = RUNS, /, *, largest: bool = False, as_json: J
     if as_json:
         print(json.dumps([asdict(run) for run in found]))
         return EXIT_OK
-    rows = [(run.run_id, _progress(run), format_bytes(run.size_bytes)) for run in found]
-    if rows:
+    progress = ("" if run.planned is None else f"{run.done} of {run.planned}" for run in found)
+    sizes = (format_bytes(run.size_bytes) for run in found)
+    if found:
+        rows = zip((run.run_id for run in found), progress, sizes, strict=True)
         print_rows(console(), ("run", "trials", "size"), rows)
     total = format_bytes(sum(run.size_bytes for run in found))
     notify(f"{len(found)} runs in {shown(folder)}, {total}")
     return EXIT_OK
-
-
-def _progress(run: StoredRun) -> str:
-    return "" if run.planned is None else f"{run.done} of {run.planned}"
 
 
 @app.command(help_epilogue=examples("runs remove"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.output import OutputFormat, is_verbose, notify
+from pagecage.cli.output import OutputFormat, exclusive, is_verbose, notify
 from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, refusal_of_system
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def show_run(
 
 
 def terminal_form() -> str:
-    """Return the form for a terminal: the first screen, or all with -v."""
     return "whole" if is_verbose() else ""
 
 
@@ -82,7 +81,7 @@ def report(
     machine.
     """
     notify("making the report ...")
-    known = _known_sections(run_folder) if runs_sections else []
+    known = accepted_sections_of(run_folder) if runs_sections else []
     with analysing():
         from analysis import results
 
@@ -94,7 +93,6 @@ def report(
 
 
 def measure(prepared: PreparedRun, form: str) -> int:
-    """Execute a run, show its report, and return the exit status."""
     from pagecage.cli.execution import execute, exit_code
 
     status = execute(prepared, notify)
@@ -102,7 +100,7 @@ def measure(prepared: PreparedRun, form: str) -> int:
     return exit_code(prepared, status, notify)
 
 
-def _known_sections(run_folder: Path) -> list[str]:
+def accepted_sections_of(run_folder: Path) -> list[str]:
     from pagecage.definitions.known import accepted_sections
 
     try:
@@ -127,7 +125,6 @@ class RunFormat(OutputFormat):
     claims: bool = False
 
     def given(self) -> dict[str, bool]:
-        """Return whether each form is asked for."""
         return {**super().given(), "claims": self.claims}
 
 
@@ -162,7 +159,7 @@ def show(
     form, names = output_format.form(), include or ()
     forms = {"--html": html, f"--{form}": form, "--format": format}
     if len(given := [option for option, is_given in forms.items() if is_given]) > 1:
-        raise PagecageError(f"{' and '.join(given)} are mutually exclusive", "give one of them")
+        raise exclusive(*given)
     if holds_runs(name):
         return list_(Path(name), as_json=output_format.as_json)
     with opened_folder(name) as path:

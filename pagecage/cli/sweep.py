@@ -78,16 +78,20 @@ class SweepOptions:
     replay: ReplayOptions
     served: ServiceOptions = ServiceOptions()  # noqa: RUF009 - frozen
 
+    def check(self, *, of_command: bool) -> None:
+        kind = "an experiment" if of_command else "a command after --"
+        mistaken = (self.experiment,) if of_command else (self.replay, _OF_REPLAY)
+        for option in given_options(*mistaken):
+            raise PagecageError(f"{option} applies only to {kind}", "pagecage sweep --help")
+
 
 def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of one treatment of an experiment under each value, and its host."""
-    _check(options, of_command=False)
+    options.check(of_command=False)
     if len(options.words) != 1:
-        hint = "name an experiment, or put -- before a command"
         message = f"{' '.join(options.words)!r} is not an experiment"
-        raise PagecageError(
-            message if options.words else "no experiment and no command was given", hint
-        )
+        message = message if options.words else "no experiment and no command was given"
+        raise PagecageError(message, "name an experiment, or put -- before a command")
     experiment, shared = definitions().experiment(options.words[0]), options.replay
     treatment = parse_treatment(options.experiment.treatment)
     volume = shared.volume
@@ -112,7 +116,7 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a replay of any program in one cage per value, and its host."""
-    _check(options, of_command=True)
+    options.check(of_command=True)
     shared = options.replay
     (cage,) = replay_cages([options.base], shared).values()
     vary = parse_vary(options.vary, cage)
@@ -120,13 +124,6 @@ def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tupl
     plan, host = replay_plan.plan_for(cages, options.words, shared, command, notify, options.served)
     levels = {word: level_cage(cage.name, vary.property, word) for word in vary.values}
     return _with_sweep(plan, cage.name, vary, "cage", levels), host
-
-
-def _check(options: SweepOptions, *, of_command: bool) -> None:
-    kind = "an experiment" if of_command else "a command after --"
-    mistaken = (options.experiment,) if of_command else (options.replay, _OF_REPLAY)
-    for option in given_options(*mistaken):
-        raise PagecageError(f"{option} applies only to {kind}", "pagecage sweep --help")
 
 
 def _with_sweep(
