@@ -47,7 +47,6 @@ def console() -> Console:
 
 
 def plain_table(*heads: str) -> Table:
-    """Return a table without lines."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -74,7 +73,6 @@ def print_table(out: Console, table: Table) -> None:
 
 
 def print_heading(out: Console, name: str, description: str) -> None:
-    """Print the name of a profile, and its volume in one line if there is one."""
     out.print(f"[bold]{escape(name)}[/]{f'  {escape(description)}' if description else ''}")
 
 
@@ -89,7 +87,6 @@ def print_paragraphs(out: Console, texts: list[str]) -> None:
 
 
 def show_profile(profile: LimitProfile, description: str) -> None:
-    """Print the page of a volume or a cage."""
     out = console()
     print_heading(out, profile.name, description)
     out.print(f"[dim]{escape(profile.about)}[/]")
@@ -170,8 +167,8 @@ def _limit_rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
         reads, writes = sides.values()
         for title, layers in ({name: reads} if reads == writes else sides).items():
             yield from _speeds(title, layers, profile.start)
-    if profile.memory_share is not None or profile.memory_bytes is not None:
-        yield "memory", _memory(profile), profile.memory_by, ""
+    if memory := _memory(profile):
+        yield "memory", memory, profile.memory_by, ""
     high = profile.cage.properties.get("MemoryHigh") if profile.cage else None
     if high is not None:
         yield "memory, throttled above", format_bytes(high), profile.memory_by, ""
@@ -245,7 +242,6 @@ class CatalogueFilter:
     min_iops: int | None
 
     def passes(self, name: str, most_iops: Fraction | None) -> bool:
-        """Return whether a volume type or a cage is listed."""
         is_fast = self.min_iops is None or most_iops is None or most_iops >= self.min_iops
         return is_fast and (self.type is None or self.type.lower() in name)
 
@@ -272,25 +268,23 @@ def select(
         return max((layer.burst or layer.base for layer in cage.limits.read_iops), default=None)
 
     cages = [cage_profile(defined, name) for name in names]
+    fast = (
+        kind for kind in types if filters.passes(kind.name, _most(kind.read_iops, kind.iops_burst))
+    )
     return CatalogueListing(
-        tuple(kind for kind in types if filters.passes(kind.name, _most_iops(kind))),
+        tuple(fast),
         tuple(instances if filters.type is None and filters.min_iops is None else ()),
         tuple(cage for cage in cages if filters.passes(cage.name, most_reads(cage))),
     )
 
 
-def _most_iops(kind: VolumeType) -> Fraction | None:
-    """Return the most reads a second, bursts included; None if the type sets no limit."""
-    return _with_burst(kind.read_iops, kind.iops_burst)
-
-
-def _with_burst(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
+def _most(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
+    """Return the greatest rate, bursts included; None if the volume type sets no limit."""
     base, burst = formula.greatest if formula else None, rule.rate.greatest if rule else None
     return base if base is None or burst is None else max(base, burst)
 
 
 def show_listing(listing: CatalogueListing) -> None:
-    """Print the volume types, the names of instance types, and the cages."""
     out = console()
     if listing.types:
         heads = ["volume", "size", "read IOPS", "throughput", "burst", "as of", "description"]
@@ -308,7 +302,10 @@ def show_listing(listing: CatalogueListing) -> None:
 
 def _type_row(kind: VolumeType) -> list[str]:
     size, unit_bytes, burst = kind.size, kind.throughput_unit_bytes, kind.iops_burst
-    iops, throughput = _most_iops(kind), _with_burst(kind.read_throughput, kind.throughput_burst)
+    iops, throughput = (
+        _most(kind.read_iops, burst),
+        _most(kind.read_throughput, kind.throughput_burst),
+    )
     has_end = burst is not None and (burst.credits is not None or burst.seconds is not None)
     dates = (source.date for source in reversed(kind.sources) if source.date)
     return [

@@ -39,7 +39,6 @@ _SWAP = "MemorySwapMax"
 def enforced(
     cages: Mapping[str, Cage], options: RunOptions | ReplayOptions, host: SizedHost, notify: Notify
 ) -> dict[str, Cage]:
-    """Return the cages as the run enforces them."""
     chosen = {name: _by(cage, options.enforced_by) for name, cage in cages.items()}
     volumes = [cage for cage in chosen.values() if cage.is_volume]
     if options.enforced_by == "volume" and not volumes:
@@ -48,8 +47,7 @@ def enforced(
         )
     factor = _dilation(options.dilate, volumes, host, notify)
     return {
-        name: dilated(_with_swap(cage), factor) if cage.is_volume else cage
-        for name, cage in chosen.items()
+        name: _slowed(cage, factor) if cage.is_volume else cage for name, cage in chosen.items()
     }
 
 
@@ -70,12 +68,13 @@ def missing_latencies(plan: Plan) -> Iterator[str]:
             )
 
 
-def _with_swap(cage: Cage) -> Cage:
-    """Return a volume's cage without the ban on swap if it has no limit on memory."""
-    if not MEMORY_EVENT.keys().isdisjoint(cage.properties) or cage.properties.get(_SWAP) != 0:
-        return cage
-    others = {name: value for name, value in cage.properties.items() if name != _SWAP}
-    return replace(cage, properties=others)
+def _slowed(cage: Cage, factor: float) -> Cage:
+    """Return a volume's cage dilated, without the ban on swap if it has no limit on memory."""
+    properties = cage.properties
+    if MEMORY_EVENT.keys().isdisjoint(properties) and properties.get(_SWAP) == 0:
+        others = {name: value for name, value in properties.items() if name != _SWAP}
+        cage = replace(cage, properties=others)
+    return dilated(cage, factor)
 
 
 def _each_disk(cage: Cage) -> list[Cage]:
@@ -162,8 +161,8 @@ def queue_settings(trial: Trial) -> list[str]:
     """Return the settings of its disk's request queue that a trial changes."""
     accounting = trial.cage.accounting
     splits_requests = accounting is not None and accounting.io_size_bytes is not None
-    read_ahead = ["read_ahead_kb"] if trial.read_ahead_kb is not None else []
-    return [*read_ahead, *(["max_sectors_kb"] if splits_requests else [])]
+    changed = {"read_ahead_kb": trial.read_ahead_kb is not None, "max_sectors_kb": splits_requests}
+    return [name for name, is_changed in changed.items() if is_changed]
 
 
 def _disk_of_root() -> str | None:

@@ -12,7 +12,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -28,10 +27,14 @@ _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a
 class _Bars:
     """Bars of trials on standard error. Use it as a context manager."""
 
-    def __init__(self, *columns: ProgressColumn, shows: bool = True) -> None:
+    def __init__(self, first: TextColumn, *more: TextColumn, shows: bool = True) -> None:
         self._console = Console(stderr=True, highlight=False, emoji=False, quiet=is_quiet())
         is_shown = shows and self._console.is_terminal
-        self._bar = Progress(*columns, console=self._console, disable=not is_shown)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        left = TextColumn("{task.fields[left]}")
+        self._bar = Progress(
+            first, *columns, left, *more, console=self._console, disable=not is_shown
+        )
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -76,14 +79,7 @@ class RunProgress(_Bars):
     """A campaign's listener that shows its progress."""
 
     def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
-        super().__init__(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            shows=bar,
-        )
+        super().__init__(TextColumn("{task.description}"), shows=bar)
         self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
@@ -141,14 +137,7 @@ class FleetProgress(_Bars):
     """
 
     def __init__(self, hosts: Mapping[str, tuple[int, int]], trial_seconds: float) -> None:
-        super().__init__(
-            TextColumn("{task.fields[host]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}"),
-        )
+        super().__init__(TextColumn("{task.fields[host]}"), TextColumn("{task.description}"))
         self._width = max(map(len, hosts), default=0)
         self._tasks: dict[str, TaskID] = {}
         self._times: dict[str, TimeEstimate] = {}
@@ -173,8 +162,7 @@ class FleetProgress(_Bars):
                 self._bar.update(self._tasks[host], completed=done, left=left.left, description="")
                 self._print(host, f"{left.number} {record.trial_id:<32} {describe(record)}")
             case "swept":
-                text = f"removed a unit of an earlier run: {escape(event['unit'])}"
-                self._console.print(f"{host:<{self._width}} {text}")
+                self._print(host, f"removed a unit of an earlier run: {escape(event['unit'])}")
 
     def _print(self, host: str, text: str) -> None:
         self._console.print(f"{host:<{self._width}} {text}", soft_wrap=True)

@@ -56,7 +56,6 @@ def covering(all_treatments: list[Treatment]) -> list[Treatment]:
 
 
 def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treatment]:
-    """Return the treatments that have all of these levels."""
     return [treatment for treatment in every if levels.items() <= treatment.items()]
 
 
@@ -139,8 +138,8 @@ class PlanOptions:
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a plan's document that repeats these options."""
-        optional = {"treatment", "budget_seconds", "expected_seconds"}
-        left_out = {"default_driver"} | {name for name in optional if not vars(self)[name]}
+        optional = ("treatment", "budget_seconds", "expected_seconds")
+        left_out = {"default_driver", *(name for name in optional if not vars(self)[name])}
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
 
@@ -156,18 +155,14 @@ def make_trials(
         shuffle.shuffle(block)
         for treatment in block:
             name = names[tuple(treatment.values())]
-            trial = _make_trial(experiment, cages, options, treatment)
             # Without dashes, because a dash in a unit's name nests slices.
-            trial_id = f"r{repeat}_{name}" if name else f"r{repeat}"
-            place = len(trials)
-            trials.append(
-                replace(trial, trial_id=trial_id, repeat=repeat, block=repeat, position=place)
-            )
+            place: dict[str, Any] = {"trial_id": f"r{repeat}_{name}" if name else f"r{repeat}"}
+            place |= {"repeat": repeat, "block": repeat, "position": len(trials)}
+            trials.append(_make_trial(experiment, cages, options, treatment, place))
     return tuple(trials)
 
 
 def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
-    """Return a readable name for each treatment."""
     words = {
         tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values())
         for t in all_treatments
@@ -182,7 +177,11 @@ def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
 
 
 def _make_trial(
-    experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions, treatment: Treatment
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    options: PlanOptions,
+    treatment: Treatment,
+    place: Mapping[str, Any],
 ) -> Trial:
     size = experiment.sizes[options.size]
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
@@ -194,13 +193,11 @@ def _make_trial(
     timeout_seconds = workload.command.timeout_seconds if workload.command else None
     stored = next((level for level in reversed(levels) if level.storage), None)
     dirty = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    memory = _last(levels, "machine_memory_bytes")
     return Trial(
-        trial_id="",
         experiment=experiment.name,
         treatment=treatment,
-        repeat=0,
-        block=0,
-        position=0,
+        **place,
         workload=workload,
         cage=cage,
         cache=_last(levels, "cache") or "any",
@@ -211,7 +208,9 @@ def _make_trial(
         files=files,
         before=_last(levels, "before"),
         **_shared(experiment, stored),
-        machine_memory_bytes=_machine_memory_bytes(levels, total_bytes),
+        machine_memory_bytes=page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
+        if isinstance(memory, DatasetFraction)
+        else memory,
         dirty_limits={name: value for name, value in dirty.items() if value is not None},
         writes_bytes=size.writes or 0,
         driver=_driver(levels, experiment, cage, options.default_driver),
@@ -269,13 +268,6 @@ def _workload(experiment: Experiment, levels: list[LevelTable], size: SizeTable)
         load = (*service.load, *(a for level in levels for a in level.load_arguments))
         service = replace(service, load=tuple(map(size.filled, load)))
     return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
-
-
-def _machine_memory_bytes(levels: list[LevelTable], total_bytes: int | None) -> int | None:
-    memory: int | DatasetFraction | None = _last(levels, "machine_memory_bytes")
-    if isinstance(memory, DatasetFraction):
-        return page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
-    return memory
 
 
 def make_plan(

@@ -97,6 +97,9 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
 
 def _definition(replay: ReplaySpec) -> dict[str, Any]:
     service, driver, conditions = replay.service, replay.driver, replay.conditions
+    columns = {name.replace("_", " "): name for name in service.metrics} if service else {}
+    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
+    table = {"title": "Figures of the load", "columns": columns}
     return {
         "question": _question(replay),
         "workload": {
@@ -113,7 +116,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "sizes": {SIZE: {}},
         "claims": [],
         "findings": list(_findings(replay)) if UNCAGED in replay.cages else [],
-        **({"tables": [_table(service)]} if service else {}),
+        **({"tables": [table]} if service else {}),
         **({"driver": driver} if driver else {}),
         **({"conditions": list(conditions)} if conditions else {}),
     }
@@ -144,12 +147,6 @@ def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
         "ready_timeout_seconds": service.ready_timeout_seconds,
         "stop_signal": service.stop_signal,
     }
-
-
-def _table(service: ServiceSpec) -> dict[str, Any]:
-    columns = {name.replace("_", " "): name for name in service.metrics}
-    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
-    return {"title": "Figures of the load", "columns": columns}
 
 
 def _findings(replay: ReplaySpec) -> Iterator[dict[str, Any]]:

@@ -51,23 +51,18 @@ def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
 
 def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
     """Return the estimated duration of one trial whose datasets exist."""
-    fixed = disk.trial_seconds
+    fixed, words = disk.trial_seconds, trial.workload.arguments
     if trial.cache == "resident":
         fixed += trial.dataset_bytes / disk.read_bytes_per_second
-    measured = min(_measured_seconds(trial, disk), trial.max_seconds or math.inf)
-    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
-
-
-def _measured_seconds(trial: Trial, disk: DiskSpeed) -> float:
-    words = trial.workload.arguments
     if "time_based=1" in words:
-        return trial.max_seconds or 0.0
-    passes = float(_value(words, "--passes") or 1)
-    cpu = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
-    if trial.cache == "resident" and _value(words, "--source") != "heap":
-        return passes * cpu
-    reads, size_bytes = _reads(trial)
-    return passes * max(cpu, _disk_seconds(trial, disk, reads, size_bytes))
+        measured = trial.max_seconds or 0.0
+    else:
+        one_pass = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
+        if trial.cache != "resident" or _value(words, "--source") == "heap":
+            one_pass = max(one_pass, _disk_seconds(trial, disk, *_reads(trial)))
+        measured = float(_value(words, "--passes") or 1) * one_pass
+    measured = min(measured, trial.max_seconds or math.inf)
+    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
 
 
 def _reads(trial: Trial) -> tuple[float, float]:
@@ -159,12 +154,11 @@ def fitting_size(
         return making + block * wanted(experiment, size)
 
     full = seconds(experiment, "full")
-    smallest = (experiment, "smoke")
-    for candidate in _candidates(experiment):
-        taken = full if candidate[1] == "full" else seconds(*candidate)
-        smallest = candidate
+    smallest = smoke = (experiment, "smoke")
+    for smallest in _candidates(experiment):
+        taken = full if smallest[1] == "full" else seconds(*smallest)
         if taken <= most_seconds:
-            return _chosen(*candidate, wanted(*candidate), taken, full)
+            return _chosen(*smallest, wanted(*smallest), taken, full)
     if repeats is None:
         making, block = estimate(*smallest)
         if (fit := math.floor((most_seconds - making) / block)) >= 1:
@@ -172,7 +166,6 @@ def fitting_size(
             planned = wanted(*smallest)
             less = f"{fit} repeats, because {planned} take {_about(making + planned * block)}; "
             return replace(found, reason=less + found.reason)
-    smoke = (experiment, "smoke")
     return _chosen(*smoke, wanted(*smoke), seconds(*smoke), full)
 
 
@@ -180,12 +173,10 @@ def _chosen(
     experiment: Experiment, size: str, repeats: int, seconds: float, full_seconds: float
 ) -> FittingSize:
     published = " as published" if experiment.claims else ""
-    reason = f"{_about(seconds)} at {_extent(experiment, size)}"
-    if size == "full":
-        reason += published
-    else:
-        extent = _extent(experiment, "full")
-        reason += f"; SIZE=full is {extent}{published}, {_about(full_seconds)}"
+    extent, full = (format_bytes(experiment.sizes[s].total_bytes or 0) for s in (size, "full"))
+    reason = f"{_about(seconds)} at {extent}"
+    more = f"; SIZE=full is {full}{published}, {_about(full_seconds)}"
+    reason += published if size == "full" else more
     return FittingSize(experiment, size, repeats, seconds, reason)
 
 
@@ -193,27 +184,19 @@ def _about(seconds: float) -> str:
     return f"about {format_hours(seconds)}"
 
 
-def _extent(experiment: Experiment, size: str) -> str:
-    return format_bytes(experiment.sizes[size].total_bytes or 0)
-
-
 def _candidates(experiment: Experiment) -> Iterator[tuple[Experiment, str]]:
     """Yield the sizes from the largest to the smallest, those between the definition's included."""
     default = experiment.sizes["default"]
     for larger, smaller in zip(SIZES, (*SIZES[1:], SIZES[-1]), strict=True):
         size = experiment.sizes[larger]
+        design = size if larger == "full" else default
+        kept = {"repeats": design.repeats, "treatments": design.treatments}
         if larger in ("full", "default"):
             yield experiment, larger
         else:
-            yield _with_size(experiment, _in_design(size, default), larger)
+            yield _with_size(experiment, size.model_copy(update=kept), larger)
         for between in _between(size, experiment.sizes[smaller]):
-            design = size if larger == "full" else default
-            yield _with_size(experiment, _in_design(between, design), larger)
-
-
-def _in_design(size: SizeTable, design: SizeTable) -> SizeTable:
-    kept = {"repeats": design.repeats, "treatments": design.treatments}
-    return size.model_copy(update=kept)
+            yield _with_size(experiment, between.model_copy(update=kept), larger)
 
 
 def _between(larger: SizeTable, smaller: SizeTable) -> Iterator[SizeTable]:
