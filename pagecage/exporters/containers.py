@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pagecage.agent.drivers.container import limit_options
 from pagecage.exporters.export import (
     Export,
     LostLimit,
@@ -26,6 +25,8 @@ _ENGINE = ("MemoryMax", "CPUQuota", *IO_MAX_KEY)
 
 def engine_command(engine: str, cage: Cage, device: str) -> Export:
     """Return the command of docker-run(1) or podman-run(1)."""
+    from pagecage.agent.drivers.container import limit_options  # late: it loads the drivers
+
     words = [f"{engine} run", *limit_options(cage, device), "IMAGE"]
     return Export(" \\\n    ".join(words), tuple(_lost_by_engine(cage)))
 
