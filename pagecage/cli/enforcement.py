@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,22 +15,11 @@ from pagecage.hosts.local import LocalHost
 from pagecage.linux.block_device import resolve_disk
 from pagecage.model.cage import MEMORY_EVENT, Cage
 from pagecage.model.trial import Trial
-from pagecage.model.volume_model import dilated, volume_limits
+from pagecage.model.volume_model import dilated
 from pagecage.planning.plan import Plan
-from pagecage.planning.size import DiskSpeed
+from pagecage.planning.size import each_disk, fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
-from pagecage.units import KIB, MIB
 
-EMULATED_IOPS = 1000
-EMULATED_BYTES_PER_SECOND = 48 * MIB
-"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
-EMULATED_DISK = DiskSpeed(
-    EMULATED_BYTES_PER_SECOND,
-    EMULATED_BYTES_PER_SECOND,
-    1 / EMULATED_IOPS,
-    1 / EMULATED_IOPS + 128 * KIB / EMULATED_BYTES_PER_SECOND,
-    trial_seconds=4.0,
-)
 MOST_DILATION = 1000.0
 _SWAP = "MemorySwapMax"
 
@@ -77,14 +65,10 @@ def _slowed(cage: Cage, factor: float) -> Cage:
     return dilated(cage, factor)
 
 
-def _each_disk(cage: Cage) -> list[Cage]:
-    return [cage, *map(cage.on_disk, cage.disks)]
-
-
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
     if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    simulations = [one.simulation for one in _each_disk(cage) if one.simulation]
+    simulations = [one.simulation for one in each_disk(cage) if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
         raise PagecageError(
             f"{cage.name} has a restore or events, which a cgroup cannot enforce",
@@ -117,17 +101,6 @@ def _dilation(dilate: str | None, volumes: list[Cage], host: SizedHost, notify: 
             " full speed; its rates are divided and its latencies multiplied)"
         )
     return factor
-
-
-def fitting_dilation(cage: Cage) -> float:
-    """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
-    factors = [
-        (limit.burst_per_second or limit.per_second)
-        / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for one in _each_disk(cage)
-        for limit in volume_limits(one)
-    ]
-    return float(max(1, math.ceil(max(factors, default=1.0))))
 
 
 def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:

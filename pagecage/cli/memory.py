@@ -14,7 +14,6 @@ from pagecage.cli.execution import create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions
 from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
-from pagecage.cli.run_plan import plan_lines
 from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
@@ -22,7 +21,7 @@ from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.need import SearchRule, most_levels
 from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.planning.plan import Plan
+from pagecage.planning.plan import Plan, plan_lines
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.units import MIB, exact_size, parse_size_bytes
 from pagecage.whole_files import json_sha256

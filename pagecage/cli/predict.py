@@ -17,7 +17,6 @@ from pagecage.cli.cage_choice import cage_options, offers
 from pagecage.cli.cage_page import console, plain_table, print_paragraphs, print_table
 from pagecage.cli.options import CandidateOptions, Duration, Positive, Treatments
 from pagecage.cli.output import COMMON, Json
-from pagecage.cli.run_plan import parse_treatment
 from pagecage.cli.runs import opened_run
 from pagecage.cloud.catalogue import offered_providers, tier_name
 from pagecage.cloud.comparison import (
@@ -54,6 +53,7 @@ from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_lines, read_plan
 from pagecage.model.services import MetricPattern, is_better_if_higher
+from pagecage.planning.plan import parse_treatment
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_bytes, format_hours, parse_size_bytes
 from pagecage.verdicts.counters import cpu_seconds, final_counter, whole_seconds

@@ -1,19 +1,17 @@
-"""The plan of a run: its size, its trials, its host, and its text."""
+"""The plan of a run: its size, its cages and its host."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.cage_choice import cage_name, choose_cages
-from pagecage.cli.enforcement import EMULATED_DISK, enforced
+from pagecage.cli.enforcement import enforced
 from pagecage.cli.execution import PreparedRun, ask_before_commands, create_run
 from pagecage.cli.host_choice import can_run_here, plan_on_host
 from pagecage.cli.options import (
@@ -33,19 +31,22 @@ from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import CommandSpec, Workload
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
-    level_of_new_cage,
+    check_levels,
     make_plan,
     make_trials,
+    parse_treatment,
+    plan_lines,
     plan_to_json,
-    treatments,
-    with_levels,
+    with_cage,
+    with_driver,
+    with_ready_port,
 )
 from pagecage.planning.size import (
     DEFAULT_BUDGET_SECONDS,
+    EMULATED_DISK,
     FittingSize,
     fitting_size,
     has_datasets,
@@ -56,7 +57,6 @@ from pagecage.process import find_tool, run
 from pagecage.runner.project_files import place_files
 from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
-from pagecage.units import format_bytes, format_seconds
 from pagecage.version import VERSION
 
 _MOST_REPEATS = 30  # of --max-repeats
@@ -153,91 +153,6 @@ def _check_repeats(options: RunOptions) -> None:
         raise PagecageError(
             "--repeats and --until-ci are mutually exclusive",
             "set the upper bound with --max-repeats",
-        )
-
-
-def with_cage(experiment: Experiment, *cages: str) -> Experiment:
-    """Return the experiment with these cages instead of its caged levels; the control stays."""
-    if not cages:
-        return experiment
-    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
-    if any(level.cage for table in levels.values() for level in table.values()):
-        raise PagecageError(
-            f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
-        )
-    control = tuple(name for name in experiment.factors.get("cage", ()) if name == UNCAGED)
-    new = [name for name in dict.fromkeys(cages) if name not in control]
-    level, stored = level_of_new_cage(experiment)
-    table = {name: level.model_copy(update={"cage": name}) for name in new}
-    table |= _of_names(control, experiment.levels.get("cage", {}))
-    names = (*control, *new)
-    factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
-    definition = {  # a plan stores it
-        **experiment.definition,
-        "factors": {name: list(levels) for name, levels in factors.items()},
-    }
-    if "cage" in (written := experiment.definition.get("levels", {})):
-        kept = dict.fromkeys(new, stored) | _of_names(control, written["cage"])
-        definition["levels"] = {**written, "cage": kept}
-    levels = {**levels, "cage": table}
-    return replace(experiment, levels=levels, factors=factors, definition=definition)
-
-
-def _of_names(names: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table[name] for name in names if name in table}
-
-
-def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
-    if driver is None:
-        return experiment
-    if any(level.driver for table in experiment.levels.values() for level in table.values()):
-        raise PagecageError(f"the levels of {experiment.name} set its drivers", "remove --driver")
-    return replace(experiment, driver=driver)
-
-
-def with_ready_port(experiment: Experiment, port: int | None) -> Experiment:
-    """Return an experiment of a command whose trials end once it listens on a port."""
-    if port is None:
-        return experiment
-    others = [level for table in experiment.levels.values() for level in table.values()]
-    if experiment.workload.kind != "command" or any(level.workload for level in others):
-        raise PagecageError(
-            f"--ready-port applies to one command, and {experiment.name} measures"
-            f" {'several' if experiment.workload.kind == 'command' else 'another program'}",
-            "remove --ready-port",
-        )
-    workload = experiment.workload
-    command = replace(workload.command or CommandSpec(), ready_port=port, ready_when=None)
-    written = {**experiment.definition["workload"], "ready_port": port}
-    written.pop("ready_when", None)
-    changes = {"workload": written, "response": "ready_seconds"}
-    definition = {**experiment.definition, **changes}
-    experiment = replace(experiment, response="ready_seconds", definition=definition)
-    return replace(experiment, workload=replace(workload, command=command))
-
-
-def parse_treatment(words: Sequence[str]) -> dict[str, str]:
-    """Return the levels by factor that `--treatment` gives."""
-    for word in words:
-        if "=" not in word:
-            raise PagecageError(
-                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
-            )
-    return dict(word.split("=", 1) for word in words)
-
-
-def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
-    """Raise PagecageError unless the experiment has a treatment with all of these levels."""
-    known = [f"{name}={one}" for name, levels in experiment.factors.items() for one in levels]
-    wanted = [f"{factor}={level}" for factor, level in treatment.items()]
-    for level in wanted:
-        if level not in known:
-            message = f"--treatment: {experiment.name} has no {level}"
-            raise PagecageError(message, nearest(level, known))
-    if not with_levels(list(treatments(experiment)), treatment):
-        raise PagecageError(
-            f"--treatment: {experiment.name} excludes {' and '.join(wanted)}",
-            f"see its treatments: pagecage run {experiment.name} --dry-run",
         )
 
 
@@ -392,66 +307,3 @@ def show_plan(plan: Plan, host: Host, *, as_json: bool = False) -> None:
     print("\n".join(plan_lines(plan)))
     for trial in plan.trials:
         print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
-
-
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """Yield a summary of the plan, then one line per trial, in order."""
-    document = plan.document
-    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
-    sizes = (
-        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
-        for files, size in sorted(datasets)
-    )
-    count, repeats = len(plan.trials), document["repeats"]
-    yield (
-        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
-        " treatment"
-    )
-    if document.get("until_ci"):
-        yield (
-            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
-            " median"
-        )
-    yield (
-        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
-    )
-    yield f"seed {document['seed']}, fresh: {document['fresh']}"
-    yield from _service_lines(plan)
-    yield ""
-    for trial in plan.trials:
-        yield (
-            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
-            f" {trial.cache:<9} {_limits(trial.cage)}"
-        )
-
-
-def _service_lines(plan: Plan) -> Iterator[str]:
-    workloads: list[Workload] = []
-    for workload in (trial.workload for trial in plan.trials):
-        service, settings = workload.service, workload.command
-        if service is None or settings is None or workload in workloads:
-            continue
-        workloads.append(workload)
-        serves = f"prints {settings.ready_when!r}"
-        if settings.ready_port is not None:
-            serves = f"listens on port {settings.ready_port}"
-        server = shlex.join([workload.program, *workload.arguments])
-        yield f"server {server}, ready when it {serves}"
-        times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
-        before = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
-        after = f", after {' and '.join(before)}" if before else ""
-        yield f"load {shlex.join(service.load)}{after}"
-        yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
-
-
-def _limits(cage: Cage) -> str:
-    disks = {"": cage.properties}
-    disks |= {f"; disk {name}: ": disk.properties for name, disk in cage.disks.items()}
-    limits = "".join(
-        name + (" ".join(f"{key}={value}" for key, value in one.items()) or "no limits")
-        for name, one in disks.items()
-    )
-    if not cage.is_volume:
-        return limits
-    slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
-    return f"{limits} (I/O by a simulated volume{slower})"

@@ -26,12 +26,12 @@ from pagecage.cli.options import (
 )
 from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
-from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
+from pagecage.cli.run_plan import build_plan, choose_size
 from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
-from pagecage.planning.plan import Plan
+from pagecage.planning.plan import Plan, parse_treatment, plan_lines
 from pagecage.planning.sweep import (
     LimitVariation,
     cages_of,

@@ -10,9 +10,10 @@ from typing import Any
 
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
+from pagecage.model.cage import Cage
 from pagecage.model.trial import Trial
-from pagecage.model.volume_model import mean_us_at_size
-from pagecage.units import BLOCK_BYTES, KIB, exact_size, format_bytes, format_hours
+from pagecage.model.volume_model import mean_us_at_size, volume_limits
+from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, format_hours
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
 _LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
@@ -41,6 +42,33 @@ class DiskSpeed:
 
 WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
 """Size of the larger of the two reads of a DiskSpeed."""
+
+
+EMULATED_IOPS = 1000
+EMULATED_BYTES_PER_SECOND = 48 * MIB
+"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
+EMULATED_DISK = DiskSpeed(
+    EMULATED_BYTES_PER_SECOND,
+    EMULATED_BYTES_PER_SECOND,
+    1 / EMULATED_IOPS,
+    1 / EMULATED_IOPS + 128 * KIB / EMULATED_BYTES_PER_SECOND,
+    trial_seconds=4.0,
+)
+
+
+def each_disk(cage: Cage) -> list[Cage]:
+    return [cage, *map(cage.on_disk, cage.disks)]
+
+
+def fitting_dilation(cage: Cage) -> float:
+    """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
+    factors = [
+        (limit.burst_per_second or limit.per_second)
+        / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
+        for one in each_disk(cage)
+        for limit in volume_limits(one)
+    ]
+    return float(max(1, math.ceil(max(factors, default=1.0))))
 
 
 def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
