@@ -119,10 +119,8 @@ def _is_volume(typed: str) -> bool:
     volumes = catalogue_names(offers())
     if typed.lower() not in volumes:
         hint = nearest(typed, [*cages, *volumes])
-        raise PagecageError(
-            f"there is no cage and no volume type {typed!r}",
-            hint if hint.startswith("did") else "pagecage cage list",
-        )
+        message = f"there is no cage and no volume type {typed!r}"
+        raise PagecageError(message, hint if hint.startswith("did") else "pagecage cage list")
     return True
 
 

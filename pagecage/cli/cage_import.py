@@ -169,15 +169,11 @@ class ImportOptions:
         from pagecage.importers.kubernetes import ORIGIN
 
         if self.instance is not None and not (imported.volume or self.volume):
-            raise PagecageError(
-                "--instance applies only to a cloud volume, and the file has none",
-                "remove --instance",
-            )
+            message = "--instance applies only to a cloud volume, and the file has none"
+            raise PagecageError(message, "remove --instance")
         if self.memory_qos is not None and imported.origin != ORIGIN:
-            raise PagecageError(
-                f"--memory-qos applies to a pod, and this is {imported.origin}",
-                "remove --memory-qos",
-            )
+            message = f"--memory-qos applies to a pod, and this is {imported.origin}"
+            raise PagecageError(message, "remove --memory-qos")
 
 
 def import_cage(
@@ -224,10 +220,8 @@ def _saved(imported: ImportResult, options: ImportOptions) -> Path | None:
         choice = VolumeOptions(**{name: getattr(options, name) for name in names})
         known = KnownVolume(*named_profile(options.volume, choice))
         if known.profile.memory_share is not None:
-            raise PagecageError(
-                f"{options.volume} has a memory limit that depends on the dataset",
-                "name another cage",
-            )
+            message = f"{options.volume} has a memory limit that depends on the dataset"
+            raise PagecageError(message, "name another cage")
     elif options.save is not None:
         known = described_volume(imported, options.instance)
     if options.save is None:

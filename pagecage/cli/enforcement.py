@@ -70,10 +70,8 @@ def _by(cage: Cage, enforced_by: str | None) -> Cage:
         return cage
     simulations = [one.simulation for one in each_disk(cage) if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
-        raise PagecageError(
-            f"{cage.name} has a restore or events, which a cgroup cannot enforce",
-            "use --enforced-by volume",
-        )
+        message = f"{cage.name} has a restore or events, which a cgroup cannot enforce"
+        raise PagecageError(message, "use --enforced-by volume")
     return replace(cage, enforced_by=enforced_by)
 
 

@@ -181,10 +181,8 @@ def require_same_definition(plan: Plan, given: str = "") -> Experiment:
     experiment = definitions().experiment(name)
     if experiment.definition_sha256 != plan.document["definition_sha256"]:
         file = name if is_path(name) else f"experiments/{name}.toml"
-        raise PagecageError(
-            f"{file} has changed since {plan.run_id} was planned",
-            f"start a new run: pagecage run {name}",
-        )
+        message = f"{file} has changed since {plan.run_id} was planned"
+        raise PagecageError(message, f"start a new run: pagecage run {name}")
     return experiment
 
 

@@ -129,10 +129,8 @@ class FleetCommand:
                 )
             notify(f"left out: {error.message}")
         if not preflight.ready:
-            raise HostError(
-                f"no host of {group} answers",
-                f"find out why: ansible -i ansible/inventory {group} -m ping",
-            )
+            message = f"no host of {group} answers"
+            raise HostError(message, f"find out why: ansible -i ansible/inventory {group} -m ping")
         return preflight
 
     def show_plan(self, as_json: bool) -> int:
@@ -198,10 +196,8 @@ def _refuse_options(options: RunOptions) -> None:
         ("--disk", options.disk, "pagecage_disks"),
     ):
         if value:
-            raise PagecageError(
-                f"{option} applies only to --host local",
-                f"set {variable} in the inventory (docs/HOSTS.md)",
-            )
+            message = f"{option} applies only to --host local"
+            raise PagecageError(message, f"set {variable} in the inventory (docs/HOSTS.md)")
 
 
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:

@@ -136,10 +136,8 @@ def init(
     if template == "command":
         return _init_command(command, options, name, ci)
     if options != CommandOptions():
-        raise PagecageError(
-            f"--cage and --ready-port apply to a command, not to --template {template}",
-            "remove them",
-        )
+        message = f"--cage and --ready-port apply to a command, not to --template {template}"
+        raise PagecageError(message, "remove them")
     return _init_workload(template, command, name, ci)
 
 
@@ -189,10 +187,8 @@ def _init_workload(
     language: str, command: Sequence[str], name: str | None, ci: CiSystem | None
 ) -> int:
     if command:
-        raise PagecageError(
-            f"--template {language} makes its own program, and {command[0]!r} is another one",
-            f"pagecage init --template {language} --name NAME",
-        )
+        message = f"--template {language} makes its own program, and {command[0]!r} is another one"
+        raise PagecageError(message, f"pagecage init --template {language} --name NAME")
     folder, chosen, template = _folder(), check_name(name or _DEFAULT_NAME), TEMPLATES[language]
     experiment, workload = folder / f"experiments/{chosen}.toml", folder / folder_of(chosen)
     for path in (experiment, workload):

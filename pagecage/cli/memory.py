@@ -93,10 +93,8 @@ def _most_bytes(plan: Plan, host: Host) -> int:
 def _rule(options: MemoryOptions, repeats: int) -> SearchRule:
     precision = _share("--precision", options.precision)
     if precision < _LEAST_PRECISION:
-        raise PagecageError(
-            f"--precision: {options.precision} is finer than the kernel counts memory",
-            "write 0.1% or more",
-        )
+        message = f"--precision: {options.precision} is finer than the kernel counts memory"
+        raise PagecageError(message, "write 0.1% or more")
     floor_bytes = parse_size_bytes(options.floor, "--floor")
     if floor_bytes < MIB:
         raise PagecageError(

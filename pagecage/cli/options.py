@@ -514,8 +514,6 @@ def collector_names(text: str) -> tuple[str, ...]:
     names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTORS:
-            raise PagecageError(
-                f"--collectors: there is no collector {name!r}",
-                nearest(name, [*COLLECTORS, "none"]),
-            )
+            message = f"--collectors: there is no collector {name!r}"
+            raise PagecageError(message, nearest(name, [*COLLECTORS, "none"]))
     return names

@@ -65,10 +65,8 @@ class ProbeOptions:
         """Return the options of the probe program."""
         size_bytes = parse_size_bytes(self.file_size, "--file-size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
-            raise PagecageError(
-                f"--file-size: {self.file_size} is out of range",
-                "give at least 16MiB, as in --file-size 1GiB",
-            )
+            message = f"--file-size: {self.file_size} is out of range"
+            raise PagecageError(message, "give at least 16MiB, as in --file-size 1GiB")
         words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(round(self.time))]
         words += ["--engine", self.engine, *(["--out", str(self.out)] if self.out else [])]
         return [*words, *["--yes"] * self.yes, *["--name-host"] * self.name_host]

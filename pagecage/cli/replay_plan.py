@@ -121,10 +121,8 @@ def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) 
     if not writes:
         return None
     if not uploads:
-        raise PagecageError(
-            "--writes restores copies, and nothing is copied",
-            "name the files with --copy; the command runs in their copy",
-        )
+        message = "--writes restores copies, and nothing is copied"
+        raise PagecageError(message, "name the files with --copy; the command runs in their copy")
     size_bytes = sum(file.size_bytes for file in uploads)
     return TrialData(
         writes=True, size_bytes=size_bytes, copied_to=f"{host.data_dir}/{RESTORED_FOLDER}"
@@ -240,10 +238,8 @@ def _split(text: str, option: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise PagecageError(
-            f"{option}: {text!r} cannot be split into words: {str(error).lower()}",
-            "close each quotation mark",
-        ) from None
+        message = f"{option}: {text!r} cannot be split into words: {str(error).lower()}"
+        raise PagecageError(message, "close each quotation mark") from None
     if not words or "\0" in text:
         raise PagecageError(f"{option}: {text!r} is not a command", f"{option} 'PROGRAM ARGUMENTS'")
     return words

@@ -106,10 +106,8 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     _check_repeats(options)
     until_ci(options)
     for option in () if is_group(options.host) else given_options(fleet_options):
-        raise PagecageError(
-            f"{option} applies only to a group of hosts, and {options.host} is not a group",
-            "name a group: --host GROUP",
-        )
+        message = f"{option} applies only to a group of hosts, and {options.host} is not a group"
+        raise PagecageError(message, "name a group: --host GROUP")
 
 
 def _check_size(name: str) -> None:
@@ -150,10 +148,8 @@ def _check_repeats(options: RunOptions) -> None:
             "--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats"
         )
     if options.until_ci is not None and options.repeats is not None:
-        raise PagecageError(
-            "--repeats and --until-ci are mutually exclusive",
-            "set the upper bound with --max-repeats",
-        )
+        message = "--repeats and --until-ci are mutually exclusive"
+        raise PagecageError(message, "set the upper bound with --max-repeats")
 
 
 def build_plan(
@@ -202,10 +198,8 @@ def _fitting_size(
     """
     budget = budget_seconds(options)
     if budget is not None and not has_datasets(experiment):
-        raise PagecageError(
-            f"--budget: {experiment.name} has no datasets whose size could be chosen",
-            "use --dataset",
-        )
+        message = f"--budget: {experiment.name} has no datasets whose size could be chosen"
+        raise PagecageError(message, "use --dataset")
     if options.dataset != "auto" or not has_datasets(experiment):
         return None
     if budget is None and host.is_emulated(notify):
@@ -258,10 +252,8 @@ def _plan_options(
 ) -> PlanOptions:
     fresh = options.fresh or experiment.fresh
     if host.name != "vm" and fresh != "never":
-        raise PagecageError(
-            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
-            "use --host vm",
-        )
+        message = f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none'
+        raise PagecageError(message, "use --host vm")
     return PlanOptions(
         size=size,
         size_reason="",

@@ -73,10 +73,8 @@ def shell(
 
 def _refuse_several_disks(cage: Cage) -> None:
     if cage.disks:
-        raise PagecageError(
-            f"{cage.name} names several disks, and a shell limits only that of its directory",
-            f"pagecage replay {cage.name} --no-control -- COMMAND",
-        )
+        message = f"{cage.name} names several disks, and a shell limits only that of its directory"
+        raise PagecageError(message, f"pagecage replay {cage.name} --no-control -- COMMAND")
 
 
 def _run(machine: Host, cage: Cage) -> int:

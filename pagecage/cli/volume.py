@@ -264,7 +264,5 @@ def _control_socket() -> Path:
     for path in candidates:
         if path.exists():
             return path
-    raise HostError(
-        "no trial runs on a simulated volume now",
-        "pagecage replay CAGE --enforced-by volume -- COMMAND",
-    )
+    message = "no trial runs on a simulated volume now"
+    raise HostError(message, "pagecage replay CAGE --enforced-by volume -- COMMAND")
