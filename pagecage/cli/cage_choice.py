@@ -55,7 +55,17 @@ def choose_cages(
     """
     if typed and volume != VolumeOptions() and not any(map(_is_volume, typed)):
         raise fixed_limits(typed[-1])
-    return {cage_name(one): _cage(one, volume, dataset_bytes) for one in dict.fromkeys(typed)}
+    chosen = {}
+    for one in dict.fromkeys(typed):
+        if _is_volume(one):
+            profile, description = profile_for(offers(), one, volume)
+            cage = cage_of(profile, one.lower(), description)
+        elif _is_file(one) and not one.endswith(".toml"):
+            cage = _imported(one)
+        else:
+            cage = definitions().cage(_path(one), dataset_bytes, "")
+        chosen[cage_name(one)] = cage
+    return chosen
 
 
 def choose_cage(typed: str, volume: VolumeOptions, dataset_bytes: int | None) -> Cage:
@@ -92,15 +102,6 @@ def cage_profile(defined: Definitions, name: str) -> LimitProfile:
 
 def fixed_limits(name: str) -> PagecageError:
     return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
-
-
-def _cage(typed: str, volume: VolumeOptions, dataset_bytes: int | None) -> Cage:
-    if _is_volume(typed):
-        profile, description = profile_for(offers(), typed, volume)
-        return cage_of(profile, typed.lower(), description)
-    if _is_file(typed) and not typed.endswith(".toml"):
-        return _imported(typed)
-    return definitions().cage(_path(typed), dataset_bytes, "")
 
 
 def _is_file(typed: str) -> bool:

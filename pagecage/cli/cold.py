@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +17,11 @@ from cyclopts import App, Parameter
 from pagecage.cli.execution import no_program, shell_status
 from pagecage.cli.failures import printable
 from pagecage.cli.options import NewFile, whole, writing
-from pagecage.cli.output import Json, examples, exclusive, notify
+from pagecage.cli.output import Json, examples, exclusive, forwarded, notify
 from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold
-from pagecage.process import Process, spawn
+from pagecage.process import spawn
 
 _TRIES = 3
 
@@ -69,7 +67,7 @@ def run_cold(
         )
     begin = time.monotonic()
     process = spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None)
-    with _forwarded(process):
+    with forwarded(process):
         status = process.wait()
     seconds = time.monotonic() - begin
     run = CommandRun(command.typed, at_start, resident_pages(paths), round(seconds, 6), status)
@@ -79,21 +77,6 @@ def run_cold(
 def exit_status(certificate: ColdCertificate) -> int:
     """Return the command's exit status as a shell reports it; 0 without a command."""
     return 0 if certificate.run is None else shell_status(certificate.run.exit_status)
-
-
-@contextmanager
-def _forwarded(process: Process[bytes]) -> Iterator[None]:
-    """Forward signals; Ctrl-C reaches the command from the terminal."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.getsignal(number) for number in numbers}
-    signal.signal(signal.SIGINT, lambda *_: None)
-    for number in numbers[1:]:
-        signal.signal(number, lambda number, _: process.send_signal(number))
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 _EXIT_STATUS = (

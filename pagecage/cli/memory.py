@@ -10,11 +10,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli import replay_plan
-from pagecage.cli.execution import create_run, execute, exit_code
+from pagecage.cli.execution import create_run
 from pagecage.cli.options import ReplayOptions
 from pagecage.cli.output import Json, Notify, examples, notify, typed_command
+from pagecage.cli.replay import measure_program
 from pagecage.cli.replay_plan import replay_cages
-from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -184,8 +184,4 @@ def memory(
         host.stop()
         print("\n".join([*plan_lines(plan), "", *search_lines(plan, host)]))
         return EXIT_OK
-    prepared = create_run(plan, host, True, notify)
-    status = execute(prepared, notify)
-    if not prepared.all_requirements_missed:
-        report(prepared.folder.path, "json" if as_json else "")
-    return exit_code(prepared, status, notify)
+    return measure_program(create_run(plan, host, True, notify), as_json)

@@ -131,9 +131,9 @@ def _run(plan: Plan, host: Host, found: FoundImage | None, gate: GateOptions, as
     from pagecage.cli.execution import create_run
 
     if found is not None and host.name != "local":
-        found.save(lambda step: notify(f"{step} ..."))  # for a host whose engine lacks it
+        found.save(notify_step)  # for a host whose engine lacks it
     prepared = create_run(plan, host, True, notify)
-    status = _measure(prepared, as_json)
+    status = measure_program(prepared, as_json)
     return status or gate.judge(prepared.folder.path, to_stderr=as_json)
 
 
@@ -171,7 +171,11 @@ def _plan(
     return *plan_for(known, command, options, typed, notify, served), None
 
 
-def _measure(prepared: PreparedRun, as_json: bool) -> int:
+def measure_program(prepared: PreparedRun, as_json: bool) -> int:
+    """Execute a replay, show its results, and return the exit status: the program's if it failed.
+
+    A program that writes to standard output is followed by tables on standard error.
+    """
     from pagecage.cli.execution import execute, exit_code
 
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)

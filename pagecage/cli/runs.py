@@ -58,6 +58,7 @@ def opened_run(name: str) -> Iterator[tuple[RunFolder, str]]:
 
 @contextmanager
 def opened_folder(name: str) -> Iterator[Path]:
+    """Yield the folder of a run, or of a run on several hosts."""
     if fleet := find_fleet(RUNS, name):
         yield fleet.path
         return
@@ -178,8 +179,7 @@ def remove(*names: str, yes: bool = False, as_json: Json = False) -> int:
 
 
 def _stored_folder(name: str) -> Path:
-    fleet = find_fleet(RUNS, name)
-    path = fleet.path if fleet else find_run(RUNS, name).path
+    path = (find_fleet(RUNS, name) or find_run(RUNS, name)).path
     if path.parent != RUNS.resolve():
         raise PagecageError(f"{path} is not a run in {shown(RUNS)}", f"rm -r {path}")
     return path

@@ -81,7 +81,7 @@ def report(
     machine.
     """
     notify("making the report ...")
-    known = accepted_sections_of(run_folder) if runs_sections else []
+    known = _known_sections(run_folder) if runs_sections else []
     with analysing():
         from analysis import results
 
@@ -100,7 +100,7 @@ def measure(prepared: PreparedRun, form: str) -> int:
     return exit_code(prepared, status, notify)
 
 
-def accepted_sections_of(run_folder: Path) -> list[str]:
+def _known_sections(run_folder: Path) -> list[str]:
     from pagecage.definitions.known import accepted_sections
 
     try:
