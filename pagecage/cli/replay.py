@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
 from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
-from pagecage.cli.output import COMMON, Json, examples, notify, typed_command
+from pagecage.cli.output import COMMON, Json, examples, notify, notify_step, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
 
