@@ -77,7 +77,6 @@ def print_heading(out: Console, name: str, description: str) -> None:
 
 
 def print_paragraphs(out: Console, texts: list[str]) -> None:
-    """Print a list of sentences below an empty line."""
     if texts:
         out.print()
     grid = Table.grid(padding=(0, 1, 0, 0))

@@ -113,7 +113,6 @@ def _compare(
 
 
 def run_or_baseline(name: str) -> Path:
-    """Return the path of a run, or of the file of a baseline."""
     from pagecage.runner.run_folder import find_run, path_exists
 
     path = Path(name)

@@ -129,7 +129,6 @@ def _vm() -> Iterator[DoctorFinding]:
 
 
 def lines(findings: list[DoctorFinding]) -> Iterator[str]:
-    """Yield the diagnosis for a terminal: one line per finding, followed by its fix."""
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
         if finding.hint and not (following and following.hint == finding.hint):

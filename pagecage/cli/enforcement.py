@@ -129,7 +129,6 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
 
 
 def queue_settings(trial: Trial) -> list[str]:
-    """Return the settings of its disk's request queue that a trial changes."""
     accounting = trial.cage.accounting
     splits_requests = accounting is not None and accounting.io_size_bytes is not None
     changed = {"read_ahead_kb": trial.read_ahead_kb is not None, "max_sectors_kb": splits_requests}

@@ -111,7 +111,6 @@ def prepare_host(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
 
 
 def ask_before_commands(experiment: Experiment, host: str, *, yes: bool) -> None:
-    """Show the commands of a definition that has not run here before, and ask."""
     if not is_known(experiment):
         lines = [f"{experiment.file} has not run on this machine before. Its commands:"]
         where = _WHERE.get(host, f"on every host of {host}")
@@ -159,7 +158,6 @@ def resume_run(
 
 
 def excluded_trials(folder: RunFolder) -> list[str]:
-    """Return the ids of the trials of a run that their verdicts exclude."""
     if not folder.attempts():
         return []
     trials = json.loads(show_run(folder.path, "json"))["trials"]

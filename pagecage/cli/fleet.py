@@ -134,7 +134,6 @@ class FleetCommand:
         return preflight
 
     def show_plan(self, as_json: bool) -> int:
-        """Print the plan of each host; start nothing."""
         plan, plans, _ = self.plan()
         if as_json:
             print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
@@ -143,7 +142,6 @@ class FleetCommand:
         return EXIT_OK
 
     def run(self, resumption: ResumeOptions, form: str) -> int:
-        """Start or resume a fleet run, execute it, and show its report."""
         if resumption.resume:
             prepared = self._resumed()
         else:
@@ -201,7 +199,6 @@ def _refuse_options(options: RunOptions) -> None:
 
 
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
-    """Yield the plan of a fleet run: each host with its trials and their estimated duration."""
     document = plan.document
     yield (
         f"{document['experiment']} on {document['host']}, {mode}: size {document['size']}"

@@ -57,7 +57,6 @@ class SudoOptions:
     password_file: ExistingFile | None = None
 
     def request(self, group: str, playbook: str) -> ProvisionRequest:
-        """Return the request to apply a playbook to a group."""
         return ProvisionRequest(group, playbook, None, self.ask_password, self.password_file)
 
 

@@ -51,7 +51,6 @@ _DEFAULT_NAME = "mine"
 def new_ci_files(
     given: CiSystem | None, name: str, folder: Path, build: Build | None = None
 ) -> dict[Path, bytes]:
-    """Return the contents of the files that are missing, by path."""
     top = _git(folder, "rev-parse", "--show-toplevel")
     remote = _git(folder, "remote", "get-url", "origin")  # such as git@gitlab.example:a/b.git
     address = remote.rpartition("://")[2].rpartition("@")[2]

@@ -134,7 +134,6 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def parse_disks(words: Sequence[str]) -> dict[str, str]:
-    """Return a directory by the name of each disk."""
     found: dict[str, str] = {}
     for word in words:
         name, _, folder = word.partition("=")
@@ -349,7 +348,6 @@ def given_options(options: object, names: Iterable[str] = ()) -> list[str]:
 
 
 def chosen_conditions(options: object) -> tuple[str, ...]:
-    """Return the conditions of trials that the options ask for."""
     return tuple(name for name in CONDITIONS if getattr(options, name.replace("-", "_")))
 
 

@@ -47,7 +47,6 @@ class StdioRelay:
         self._listener, self._outputs = listener, {"stdout": stdout, "stderr": _STDERR}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Handle one event."""
         match event["event"]:
             case "output":
                 descriptor, piece = self._outputs[event["stream"]], event["piece"]
@@ -132,7 +131,6 @@ def notify(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on standard error, not wrapped."""
     _console().print(text, soft_wrap=True, markup=False)
 
 

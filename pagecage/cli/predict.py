@@ -97,7 +97,6 @@ def rate_of(definition: Mapping[str, Any], record: Record) -> ServiceRate | str 
 
 
 def format_figure(rate: ServiceRate | None, seconds: float) -> str:
-    """Format a predicted time, or the rate that follows from it."""
     return format_hours(seconds) if rate is None else f"{rate.within(seconds):,.3g}"
 
 
@@ -161,7 +160,6 @@ class TreatmentSource:
 
     @property
     def label(self) -> str:
-        """The levels as `--treatment` takes them."""
         return " ".join(f"{factor}={level}" for factor, level in self.levels.items())
 
 
@@ -506,7 +504,6 @@ def _exit_code(predictions: Sequence[TreatmentPrediction]) -> int:
 def _to_json(
     run_id: str, predictions: Sequence[TreatmentPrediction], question: VolumeQuestion, goal: Goal
 ) -> dict[str, Any]:
-    """Return the predictions as plain data (docs/FORMAT.md)."""
     return {
         "run_id": run_id,
         "under_seconds": goal.under_seconds,

@@ -84,7 +84,6 @@ class RunProgress(_Bars):
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Show one event of the campaign."""
         match event["event"]:
             case "step":
                 self._bar.update(self._task, description=escape(event["text"]))
@@ -149,7 +148,6 @@ class FleetProgress(_Bars):
             self._times[host] = TimeEstimate(total, done, trial_seconds)
 
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
-        """Show one event of a host."""
         match event["event"]:
             case "step" | "notice":
                 self._print(host, escape(event["text"]))

@@ -30,7 +30,6 @@ class ResumeOptions:
     repeat_excluded: bool = False
 
     def check(self, *, dry_run: bool, on_group: bool) -> None:
-        """Raise PagecageError for options that exclude each other."""
         if dry_run and self.resume:
             raise PagecageError(
                 "--dry-run and --resume are mutually exclusive",

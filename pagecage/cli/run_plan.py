@@ -221,7 +221,6 @@ def _fitting_size(
 
 
 def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
-    """Return the name of the size and the reason for it."""
     _check_size(name)
     if name != "auto":
         return name, "asked for"

@@ -233,7 +233,6 @@ class PlanOptions:
 def make_trials(
     experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions
 ) -> tuple[Trial, ...]:
-    """Return all trials in the order in which they run."""
     shuffle = random.Random(options.seed)
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []

@@ -139,14 +139,7 @@ def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
         else {"pattern": one.pattern, "higher_is_better": one.higher_is_better}
         for name, one in service.metrics.items()
     }
-    return {
-        "load": list(service.load),
-        "metrics": metrics,
-        "warm_up_seconds": service.warm_up_seconds,
-        "settle_seconds": service.settle_seconds,
-        "ready_timeout_seconds": service.ready_timeout_seconds,
-        "stop_signal": service.stop_signal,
-    }
+    return {**vars(service), "load": list(service.load), "metrics": metrics}
 
 
 def _findings(replay: ReplaySpec) -> Iterator[dict[str, Any]]:

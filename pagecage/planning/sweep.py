@@ -90,7 +90,6 @@ def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
 
 
 def level_cage(name: str, prop: str, word: str) -> str:
-    """Return the name of a cage with one value of the varied limit."""
     return f"{name}, {prop} {word}"
 
 
