@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -14,6 +14,7 @@ from pagecage.cli.options import ExistingFolder, Folder, writing
 from pagecage.cli.output import Json, OutputFormat, examples, exclusive
 from pagecage.cli.show import analysing
 from pagecage.errors import EXIT_OK
+from pagecage.model.json_codec import JsonView
 
 app = App(
     name="articles",
@@ -141,7 +142,7 @@ def schema(directory: Folder = OWN / "docs/schema", /) -> int:
     return EXIT_OK
 
 
-def schemas() -> dict[str, dict[str, Any]]:
+def schemas() -> dict[str, JsonView]:
     from pagecage.cloud.catalogue import Provider
     from pagecage.definitions.cage_file import CageFile
     from pagecage.definitions.experiment_file import ExperimentFile

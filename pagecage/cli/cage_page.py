@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +26,7 @@ from pagecage.cloud.volume_request import in_unit
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import LatencyQuantiles, cage_to_json
+from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import latency_at
 from pagecage.units import (
     exact_size,
@@ -195,7 +195,7 @@ def _speeds(
         name = ""
 
 
-def profile_to_json(profile: LimitProfile) -> dict[str, Any]:
+def profile_to_json(profile: LimitProfile) -> JsonView:
     """Return the page as data (docs/FORMAT.md)."""
     try:
         cage = profile.cage or cage_of(profile, profile.name, profile.about)
@@ -225,7 +225,7 @@ def profile_to_json(profile: LimitProfile) -> dict[str, Any]:
     }
 
 
-def _figures(one: LimitLayer | RatePeriod) -> dict[str, Any]:
+def _figures(one: LimitLayer | RatePeriod) -> JsonView:
     return {
         key: float(value) if isinstance(value, Fraction) else value
         for key, value in asdict(one).items()
@@ -332,7 +332,7 @@ def _cage_row(cage: LimitProfile) -> list[str]:
     return [cage.name, _memory(cage), *cells, cage.about]
 
 
-def listing_to_json(listing: CatalogueListing) -> dict[str, Any]:
+def listing_to_json(listing: CatalogueListing) -> JsonView:
     """Return the listing as data (docs/FORMAT.md); null for a limit that the type does not set."""
     return {
         "types": [_type_json(kind) for kind in listing.types],
@@ -354,7 +354,7 @@ def listing_to_json(listing: CatalogueListing) -> dict[str, Any]:
     }
 
 
-def _type_json(kind: VolumeType) -> dict[str, Any]:
+def _type_json(kind: VolumeType) -> JsonView:
     def greatest(formula: Formula | None) -> float | None:
         value = formula.greatest if formula else None
         return None if value is None else float(value)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.storage import check_disks
 from pagecage.agent.volume_server import choose_path
@@ -16,6 +15,7 @@ from pagecage.errors import HostError, PagecageError, nearest
 from pagecage.hosts.agent_package import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
+from pagecage.model.json_codec import JsonView
 from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
@@ -64,7 +64,7 @@ def choose_host(
     return local
 
 
-def limits_by(facts: Mapping[str, Any]) -> str:
+def limits_by(facts: JsonView) -> str:
     """Return the maker of the cgroups that hold limits on this machine, for a sentence."""
     if default_driver(facts) is None:
         return str(facts["cgroup"]["manager"])

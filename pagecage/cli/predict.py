@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -50,6 +50,7 @@ from pagecage.errors import (
     why_unreadable,
 )
 from pagecage.memory_search.rounds import with_rounds
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_lines, read_plan
 from pagecage.model.services import MetricPattern, is_better_if_higher
@@ -78,7 +79,7 @@ class ServiceRate:
         return self.value * self.seconds / seconds
 
 
-def rate_of(definition: Mapping[str, Any], record: Record) -> ServiceRate | str | None:
+def rate_of(definition: JsonView, record: Record) -> ServiceRate | str | None:
     """Return the rate of a service's trial, or the reason why it has none.
 
     None stands for programs, and for loads that end by themselves, whose time is measured.
@@ -206,7 +207,7 @@ def _treatments(
 
 def _source(
     folder: RunFolder,
-    definition: Mapping[str, Any],
+    definition: JsonView,
     levels: Mapping[str, str],
     records: Sequence[Record],
 ) -> TreatmentSource:
@@ -503,7 +504,7 @@ def _exit_code(predictions: Sequence[TreatmentPrediction]) -> int:
 
 def _to_json(
     run_id: str, predictions: Sequence[TreatmentPrediction], question: VolumeQuestion, goal: Goal
-) -> dict[str, Any]:
+) -> JsonView:
     return {
         "run_id": run_id,
         "under_seconds": goal.under_seconds,
@@ -524,7 +525,7 @@ def _to_json(
     }
 
 
-def _source_to_json(source: SourceTrial) -> dict[str, Any]:
+def _source_to_json(source: SourceTrial) -> JsonView:
     rate, demand = source.rate, source.demand
     return {
         "trial_id": source.record.trial_id,
@@ -540,7 +541,7 @@ def _source_to_json(source: SourceTrial) -> dict[str, Any]:
     }
 
 
-def _rows_to_json(one: TreatmentPrediction) -> dict[str, Any]:
+def _rows_to_json(one: TreatmentPrediction) -> JsonView:
     volumes = [
         {
             "name": row.kind.name,
@@ -564,7 +565,7 @@ def _rows_to_json(one: TreatmentPrediction) -> dict[str, Any]:
     return {"volumes": volumes, "instances": instances}
 
 
-def _times_to_json(found: VolumePrediction, rate: ServiceRate | None) -> dict[str, Any]:
+def _times_to_json(found: VolumePrediction, rate: ServiceRate | None) -> JsonView:
     return {
         "seconds": found.seconds,
         "rate": None if rate is None else rate.within(found.seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from pagecage.cli.output import is_quiet
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
 from pagecage.units import format_rate, format_seconds
 
@@ -83,7 +84,7 @@ class RunProgress(_Bars):
         self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: JsonView) -> None:
         match event["event"]:
             case "step":
                 self._bar.update(self._task, description=escape(event["text"]))
@@ -147,7 +148,7 @@ class FleetProgress(_Bars):
             )
             self._times[host] = TimeEstimate(total, done, trial_seconds)
 
-    def __call__(self, host: str, event: Mapping[str, Any]) -> None:
+    def __call__(self, host: str, event: JsonView) -> None:
         match event["event"]:
             case "step" | "notice":
                 self._print(host, escape(event["text"]))

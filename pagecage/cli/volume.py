@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,6 +34,7 @@ from pagecage.hosts.volume_drive import (
     served_volume,
 )
 from pagecage.model.cage import Cage, cage_to_json
+from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
@@ -127,10 +128,10 @@ def _describe_credits(one: CreditsResult) -> str:
 
 def to_json(
     cage: Cage,
-    path: Mapping[str, Any],
+    path: JsonView,
     results: Sequence[DriveResult],
     credits_: Sequence[CreditsResult],
-) -> dict[str, Any]:
+) -> JsonView:
     """Return a check as plain data (docs/FORMAT.md)."""
     loads = [
         asdict(result) | {"rate_error": result.rate_error, "littles_error": result.littles_error}

@@ -16,6 +16,7 @@ from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import (
     DRIVERS,
@@ -72,7 +73,7 @@ def selected(
     return [treatment for treatment in every if treatment in chosen]
 
 
-def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, dict[str, Any]]:
+def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, Json]:
     """Return what a cage takes over from the caged levels that it replaces, such as a cold cache.
 
     The second is the table that the definition stores. Both are without the cage. Raises
@@ -120,7 +121,7 @@ def with_cage(experiment: Experiment, *cages: str) -> Experiment:
     return replace(experiment, levels=levels, factors=factors, definition=definition)
 
 
-def _of_names(names: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+def _of_names(names: Sequence[str], table: JsonView) -> Json:
     return {name: table[name] for name in names if name in table}
 
 
@@ -189,7 +190,7 @@ class Plan:
 
     run_id: str
     trials: tuple[Trial, ...]
-    document: Mapping[str, Any]
+    document: JsonView
 
     @cached_property
     def sha256(self) -> str:
@@ -223,7 +224,7 @@ class PlanOptions:
     budget_seconds: float | None = None
     expected_seconds: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the part of a plan's document that repeats these options."""
         optional = ("treatment", "budget_seconds", "expected_seconds")
         left_out = {"default_driver", *(name for name in optional if not vars(self)[name])}
@@ -242,7 +243,7 @@ def make_trials(
         for treatment in block:
             name = names[tuple(treatment.values())]
             # Without dashes, because a dash in a unit's name nests slices.
-            place: dict[str, Any] = {"trial_id": f"r{repeat}_{name}" if name else f"r{repeat}"}
+            place: Json = {"trial_id": f"r{repeat}_{name}" if name else f"r{repeat}"}
             place |= {"repeat": repeat, "block": repeat, "position": len(trials)}
             trials.append(_make_trial(experiment, cages, options, treatment, place))
     return tuple(trials)
@@ -267,7 +268,7 @@ def _make_trial(
     cages: Mapping[str, Cage],
     options: PlanOptions,
     treatment: Treatment,
-    place: Mapping[str, Any],
+    place: JsonView,
 ) -> Trial:
     size = experiment.sizes[options.size]
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
@@ -310,7 +311,7 @@ def _dataset(total_bytes: int, files: int, fill: str) -> Dataset:
     return Dataset(size - size % LEAST_PAGE_BYTES if fill == "index" else size, fill=fill)
 
 
-def _shared(experiment: Experiment, stored: LevelTable | None) -> dict[str, Any]:
+def _shared(experiment: Experiment, stored: LevelTable | None) -> Json:
     names = ("collectors", "own_collectors", "packages", "conditions")
     fields = {name: getattr(experiment, name) for name in names}
     if stored:
@@ -362,9 +363,9 @@ def make_plan(
     cages: Mapping[str, Cage],
     options: PlanOptions,
     command: str,
-    harness: Mapping[str, Any],
-    replay: Mapping[str, Any] | None = None,
-    copies: Mapping[str, Any] | None = None,
+    harness: JsonView,
+    replay: JsonView | None = None,
+    copies: JsonView | None = None,
 ) -> Plan:
     """Return the plan with its document (docs/FORMAT.md).
 
@@ -391,12 +392,12 @@ def make_plan(
     return Plan(run_id, trials, document)
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan) -> Json:
     """Return plan.json: the document and its hash."""
     return {**plan.document, "plan_sha256": plan.sha256}
 
 
-def plan_from_json(data: Mapping[str, Any]) -> Plan:
+def plan_from_json(data: JsonView) -> Plan:
     """Return the plan from plan.json, without a check of the hash."""
     document = {key: value for key, value in data.items() if key != "plan_sha256"}
     return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)

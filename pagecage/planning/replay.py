@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import UNCAGED
+from pagecage.model.json_codec import Json
 from pagecage.model.services import ServiceSpec, is_better_if_higher
 from pagecage.model.trial import CommandSpec, TrialData, Workload, recorded_command
 from pagecage.whole_files import json_sha256
@@ -95,7 +95,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
     )
 
 
-def _definition(replay: ReplaySpec) -> dict[str, Any]:
+def _definition(replay: ReplaySpec) -> Json:
     service, driver, conditions = replay.service, replay.driver, replay.conditions
     columns = {name.replace("_", " "): name for name in service.metrics} if service else {}
     columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
@@ -132,7 +132,7 @@ def _question(replay: ReplaySpec) -> str:
     return f"How long does {replay.subject} take {until} in {cages}?"
 
 
-def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
+def _load_to_json(service: ServiceSpec) -> Json:
     metrics = {
         name: one.pattern
         if one.higher_is_better is None
@@ -142,7 +142,7 @@ def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
     return {**vars(service), "load": list(service.load), "metrics": metrics}
 
 
-def _findings(replay: ReplaySpec) -> Iterator[dict[str, Any]]:
+def _findings(replay: ReplaySpec) -> Iterator[Json]:
     """Yield each cage against the control: its time, or each metric and the start of a service."""
     metrics = replay.service.metrics if replay.service else {}
     for cage in (cage for cage in replay.cages if cage != UNCAGED):

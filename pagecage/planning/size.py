@@ -6,11 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import mean_us_at_size, volume_limits
 from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, format_hours
@@ -249,7 +249,7 @@ def _with_size(experiment: Experiment, size: SizeTable, like: str) -> tuple[Expe
     """Return the experiment with another size, and its name: the size of all its files."""
     name = exact_size(size.total_bytes or 0)
     tables = dict(experiment.definition.get("sizes", {}))
-    values: dict[str, Any] = {
+    values: Json = {
         "dataset": exact_size(size.dataset or 0),
         "max_seconds": size.max_seconds,
         "repeats": size.repeats,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.planning.plan import level_of_new_cage
 from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
@@ -142,8 +142,8 @@ def _definition(
     factors: Mapping[str, tuple[str, ...]],
     vary: LimitVariation,
     cage: str,
-    stored: Mapping[str, Any],
-) -> dict[str, Any]:
+    stored: JsonView,
+) -> Json:
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
     how = "How does {} fare" if experiment.workload.service else "How long does {} take"
