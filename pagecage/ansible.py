@@ -204,7 +204,7 @@ def _read_events(
         except ValueError:
             parsed = {}
         parsed = parsed if isinstance(parsed, dict) else {}  # Ansible's other output
-        outcome = _RESULTS.get(parsed.get("_event", ""))
+        outcome = _RESULTS.get(parsed.get("_event", ""), "")
         for host, result in parsed["hosts"].items() if outcome else ():
             message = "" if outcome == "ok" else message_of(result)
             outputs = (str(item.get("stdout") or "") for item in result.get("results", [result]))

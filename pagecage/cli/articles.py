@@ -147,9 +147,6 @@ def schemas() -> dict[str, JsonView]:
     from pagecage.definitions.cage_file import CageFile
     from pagecage.definitions.experiment_file import ExperimentFile
 
-    models = {"experiment": ExperimentFile, "cage": CageFile, "catalogue": Provider}
+    models = (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return {
-        f"{name}.schema.json": {**draft, **model.model_json_schema()}
-        for name, model in models.items()
-    }
+    return {f"{name}.schema.json": {**draft, **model.model_json_schema()} for name, model in models}
