@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +105,9 @@ def _inventories(inventory: Path) -> list[str]:
 
 
 def ansible_settings(project_dir: Path) -> dict[str, str]:
-    """Return the environment for Ansible: this project's settings, one event per line, no colour.
+    """Return the environment for Ansible; the user's ANSIBLE_FORKS and ANSIBLE_SSH_ARGS count.
 
-    ANSIBLE_FORKS and ANSIBLE_SSH_ARGS of the user take precedence. A hanging host is noticed after
-    a minute.
+    Events have a line each, without colour. A hanging host is noticed after a minute.
     """
     alive = "-o ControlMaster=auto -o ControlPersist=60s"
     alive += " -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
@@ -205,26 +204,20 @@ def _read_events(
         except ValueError:
             parsed = {}
         parsed = parsed if isinstance(parsed, dict) else {}  # Ansible's other output
-        for event in _events(parsed):
+        outcome = _RESULTS.get(parsed.get("_event", ""), "")
+        for host, result in parsed["hosts"].items() if outcome else ():
+            message = "" if outcome == "ok" else message_of(result)
+            outputs = (str(item.get("stdout") or "") for item in result.get("results", [result]))
+            is_changed, task = bool(result.get("changed")), parsed["task"]["name"]
+            event = TaskEvent(host, task, outcome, is_changed, message, "\n".join(outputs))
             listener(event)
-            if event.outcome != "ok":
-                last_failure[event.host] = event
+            if outcome != "ok":
+                last_failure[host] = event
         for host, counts in parsed.get("stats", {}).items():
             is_stopped = counts["failures"] or counts["unreachable"]
             failure = last_failure.get(host) if is_stopped else None
             results[host] = HostResult(counts["changed"], failure)
     return results
-
-
-def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
-    outcome = _RESULTS.get(parsed.get("_event", ""))
-    if outcome is None:
-        return
-    for host, result in parsed["hosts"].items():
-        message = "" if outcome == "ok" else message_of(result)
-        outputs = (str(item.get("stdout") or "") for item in result.get("results", [result]))
-        is_changed, task = bool(result.get("changed")), parsed["task"]["name"]
-        yield TaskEvent(host, task, outcome, is_changed, message, "\n".join(outputs))
 
 
 def message_of(result: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 _DATA = _PACKAGE / "_data"
-_PARTS = ("experiments", "cgroups")
 MARKER = "pagecage.toml"
 """The file that marks the top of a user's project; its contents are not read."""
 
@@ -27,13 +26,10 @@ def user_folder(variable: str, default: str) -> Path:
 def find_project(start: Path) -> Path | None:
     """Return the nearest folder with pagecage.toml, or experiments/ and cgroups/; None without."""
     for folder in (start, *start.parents):
-        if os.path.isfile(folder / MARKER) or all(map(os.path.isdir, _parts(folder))):  # noqa: PTH113 - pathlib raises PermissionError
+        parts = (folder / "experiments", folder / "cgroups")
+        if os.path.isfile(folder / MARKER) or all(map(os.path.isdir, parts)):  # noqa: PTH113 - pathlib raises PermissionError
             return folder
     return None
-
-
-def _parts(folder: Path) -> list[Path]:
-    return [folder / name for name in _PARTS]
 
 
 def _working_directory() -> Path:

@@ -14,7 +14,6 @@ from pagecage.linux.page_cache import (
     EvictedFile,
     Holders,
     PageCounts,
-    PageHolder,
     count_pages,
     evict_pages,
     find_files,
@@ -152,6 +151,17 @@ class _Eviction:
     evicted_by: tuple[str, ...] = ()
     refused: str = ""
 
+    def certified(self, holders: Holders) -> CertifiedFile:
+        return CertifiedFile(
+            path=str(self.file.path),
+            size_bytes=self.size_bytes,
+            filesystem=self.file.filesystem,
+            pages_before=self.before.resident,
+            pages_after=self.left.resident,
+            evicted_by=self.evicted_by,
+            stayed="; ".join(_reasons(self, holders)) if self.left.resident else "",
+        )
+
 
 def cold(paths: Iterable[str | os.PathLike[str]], *, allow_pages: int = 0) -> ColdCertificate:
     """Drop files from the page cache and count what is left.
@@ -175,13 +185,18 @@ def cold(paths: Iterable[str | os.PathLike[str]], *, allow_pages: int = 0) -> Co
     for one in evictions:
         mapped_by = holders.by_file.get(one.file.identity, ())
         if one.left.resident and mapped_by:
-            _page_out(one, mapped_by)
+            one.refused = next(filter(None, [page_out(holder) for holder in mapped_by]), "")
+            with suppress(FileNotFoundError):
+                left = evict_pages(one.file)
+                if left.resident < one.left.resident:
+                    one.evicted_by += ("process_madvise",)
+                one.left = left
     certificate = ColdCertificate(
         unix_seconds=round(time.time(), 3),
         kernel=os.uname().release,
         method=" and ".join(sorted({one.left.method for one in evictions})),
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
-        files=tuple(_certified(one, holders) for one in evictions),
+        files=tuple(one.certified(holders) for one in evictions),
         allowed_pages=allow_pages,
     )
     if not certificate.is_cold:
@@ -196,28 +211,6 @@ def resident_pages(paths: Iterable[str | os.PathLike[str]]) -> int:
         with suppress(FileNotFoundError):
             total += count_pages(file).resident
     return total
-
-
-def _page_out(one: _Eviction, holders: tuple[PageHolder, ...]) -> None:
-    reasons = [page_out(holder) for holder in holders]
-    one.refused = next(filter(None, reasons), "")
-    with suppress(FileNotFoundError):
-        left = evict_pages(one.file)
-        if left.resident < one.left.resident:
-            one.evicted_by += ("process_madvise",)
-        one.left = left
-
-
-def _certified(one: _Eviction, holders: Holders) -> CertifiedFile:
-    return CertifiedFile(
-        path=str(one.file.path),
-        size_bytes=one.size_bytes,
-        filesystem=one.file.filesystem,
-        pages_before=one.before.resident,
-        pages_after=one.left.resident,
-        evicted_by=one.evicted_by,
-        stayed="; ".join(_reasons(one, holders)) if one.left.resident else "",
-    )
 
 
 def _reasons(one: _Eviction, holders: Holders) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""Processes: the only module that starts any.
-
-Arguments stay separate, and every command can be repeated by hand.
-"""
+"""Processes, which no other module starts; every command can be repeated by hand."""
 
 from __future__ import annotations
 
@@ -53,18 +50,14 @@ def search_path() -> str:
 
 def find_tool(name: str) -> str | None:
     """Return an installed tool's path; names that the user types are up to shutil.which()."""
-    return shutil.which(name) or _in_system_directories(name)
-
-
-def _in_system_directories(name: str) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(SYSTEM_DIRECTORIES))
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(SYSTEM_DIRECTORIES))
 
 
 def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | None:
     """Return the path of a system program outside PATH; None if its name suffices or is missing."""
     name = str(argv[0])
     is_enough = "/" in name or shutil.which(name, path=env.get("PATH"))
-    return None if is_enough else _in_system_directories(name)
+    return None if is_enough else shutil.which(name, path=os.pathsep.join(SYSTEM_DIRECTORIES))
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:

@@ -155,7 +155,6 @@ def percent_text(probability: float) -> str:
 
 
 def kernel_page_bytes() -> int:
-    """Return the size of this kernel's pages."""
     return os.sysconf("SC_PAGESIZE")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
-from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
 from pagecage.model.json_codec import JsonView
 from pagecage.model.record_sections import SECTOR_BYTES, MeasuredInterval, io_count, stall_usec
 from pagecage.model.trial import Trial
+
+if TYPE_CHECKING:  # a definition is checked without the rest of the agent
+    from pagecage.agent.trial_run import Measured
 
 Row = JsonView
 _MOMENTS = ("before", "after")

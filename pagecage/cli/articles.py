@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from pagecage.checkout import OWN, RUNS, TOP
-from pagecage.cli.examples import examples
 from pagecage.cli.options import ExistingFolder, Folder, writing
-from pagecage.cli.output import Json, OutputFormat
+from pagecage.cli.output import Json, OutputFormat, examples, exclusive
 from pagecage.cli.show import analysing
-from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK
+from pagecage.model.json_codec import JsonView
 
 app = App(
     name="articles",
@@ -42,7 +42,7 @@ class StoredRuns:
     def folders(self) -> tuple[Path, Path | None]:
         """Return the folders of runs and of bundles. Raises PagecageError if both are given."""
         if self.runs and self.bundles:
-            raise PagecageError("--runs and --bundles are mutually exclusive", "give one of them")
+            raise exclusive("--runs", "--bundles")
         return (self.runs or RUNS).resolve(), self.bundles and self.bundles.resolve()
 
 
@@ -142,20 +142,11 @@ def schema(directory: Folder = OWN / "docs/schema", /) -> int:
     return EXIT_OK
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """Return the JSON Schemas of docs/schema/ by file name."""
+def schemas() -> dict[str, JsonView]:
     from pagecage.cloud.catalogue import Provider
     from pagecage.definitions.cage_file import CageFile
     from pagecage.definitions.experiment_file import ExperimentFile
 
-    return {
-        f"{name}.schema.json": {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            **model.model_json_schema(),
-        }
-        for name, model in (
-            ("experiment", ExperimentFile),
-            ("cage", CageFile),
-            ("catalogue", Provider),
-        )
-    }
+    models = (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {f"{name}.schema.json": {**draft, **model.model_json_schema()} for name, model in models}

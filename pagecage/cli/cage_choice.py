@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pagecage.checkout import TOP
 from pagecage.cli.options import OfferOptions, VolumeOptions, definitions
@@ -29,10 +30,12 @@ from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.definitions.reader import Definitions, check_name
 from pagecage.errors import PagecageError, nearest
 from pagecage.importers.document import MOST_BYTES
-from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.result import DIGITS, ImportResult, Rounding, Selection
 from pagecage.model.cage import Cage, VolumeSimulation
 from pagecage.units import exact_size, page_floor_bytes, parse_size_bytes
+
+if TYPE_CHECKING:
+    from pagecage.importers.formats import NamedText
 
 _CATALOGUE = TOP / "cgroups/catalogue"
 
@@ -52,7 +55,17 @@ def choose_cages(
     """
     if typed and volume != VolumeOptions() and not any(map(_is_volume, typed)):
         raise fixed_limits(typed[-1])
-    return {cage_name(one): _cage(one, volume, dataset_bytes) for one in dict.fromkeys(typed)}
+    chosen = {}
+    for one in dict.fromkeys(typed):
+        if _is_volume(one):
+            profile, description = profile_for(offers(), one, volume)
+            cage = cage_of(profile, one.lower(), description)
+        elif _is_file(one) and not one.endswith(".toml"):
+            cage = _imported(one)
+        else:
+            cage = definitions().cage(_path(one), dataset_bytes, "")
+        chosen[cage_name(one)] = cage
+    return chosen
 
 
 def choose_cage(typed: str, volume: VolumeOptions, dataset_bytes: int | None) -> Cage:
@@ -88,17 +101,7 @@ def cage_profile(defined: Definitions, name: str) -> LimitProfile:
 
 
 def fixed_limits(name: str) -> PagecageError:
-    """Return the error for options of a volume in addition to a cage."""
     return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
-
-
-def _cage(typed: str, volume: VolumeOptions, dataset_bytes: int | None) -> Cage:
-    if _is_volume(typed):
-        profile, description = profile_for(offers(), typed, volume)
-        return cage_of(profile, typed.lower(), description)
-    if _is_file(typed) and not typed.endswith(".toml"):
-        return _imported(typed)
-    return definitions().cage(_path(typed), dataset_bytes, "")
 
 
 def _is_file(typed: str) -> bool:
@@ -117,10 +120,8 @@ def _is_volume(typed: str) -> bool:
     volumes = catalogue_names(offers())
     if typed.lower() not in volumes:
         hint = nearest(typed, [*cages, *volumes])
-        raise PagecageError(
-            f"there is no cage and no volume type {typed!r}",
-            hint if hint.startswith("did") else "pagecage cage list",
-        )
+        message = f"there is no cage and no volume type {typed!r}"
+        raise PagecageError(message, hint if hint.startswith("did") else "pagecage cage list")
     return True
 
 
@@ -148,7 +149,6 @@ def profile_for(
 
 
 def cage_options(volume: OfferOptions, memory_bytes: int | None = None) -> CageOptions:
-    """Return the options that change the limits of each volume alike."""
     latency_us = None if volume.latency is None else max(1, round(volume.latency * 1e6))
     return CageOptions(volume.start, Fraction(str(volume.scale)), memory_bytes, latency_us)
 
@@ -194,6 +194,8 @@ def described_volume(imported: ImportResult, instance: str | None) -> KnownVolum
 
 def _imported(file: str) -> Cage:
     """Return the limits in a file of another system as a cage, without saving it."""
+    from pagecage.importers.formats import import_files  # late: most cages are pagecage's own
+
     imported = import_files(
         [read_text(file)], Selection((), None), Rounding(DIGITS), None, is_described=False
     )
@@ -205,6 +207,8 @@ def _imported(file: str) -> Cage:
 
 def read_text(file: str) -> NamedText:
     """Read a file to import; `-` is standard input. Raises PagecageError if it is not text."""
+    from pagecage.importers.formats import NamedText
+
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
             raw = source.read(MOST_BYTES + 1)  # read_document() refuses one byte more

@@ -1,4 +1,4 @@
-"""`pagecage cage import` and `save`: cages from other systems and from counters of volumes."""
+"""`pagecage cage import`, and cages that are saved: from other systems, counters and volumes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,24 @@ from pagecage.cli.cage_choice import (
     read_text,
 )
 from pagecage.cli.cage_page import latency_sources
-from pagecage.cli.options import Duration, Positive, Share, VolumeOptions, shown, whole, writing
+from pagecage.cli.options import (
+    Duration,
+    Positive,
+    Share,
+    VolumeOptions,
+    definitions,
+    shown,
+    whole,
+    writing,
+)
 from pagecage.cli.output import Json
-from pagecage.cloud.catalogue import Provider, catalogue_names
+from pagecage.cloud.catalogue import catalogue_names
 from pagecage.cloud.profile import LimitProfile
 from pagecage.definitions.cage_file import cage_of_tables, check_disk_name
 from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.importers.formats import import_files
-from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
 from pagecage.importers.result import (
     DIGITS,
-    DescribedVolume,
     ImportResult,
     Rounding,
     Selection,
@@ -41,44 +47,44 @@ from pagecage.importers.result import (
 from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits
 from pagecage.units import exact_size
 
+CAGES = OWN / "cgroups"
+"""The folder of `--save`."""
+_MOST_IGNORED = 12
 
-def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
-    """Return the name if a new cage may have it."""
+
+def _check_new_name(name: str, force: bool) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
         hint = "use small letters, digits and dashes, as in --save customer-disk"
         raise PagecageError(f"{name!r} is not a valid name for a cage", hint)
-    if name in catalogue_names(providers):
+    if name in catalogue_names(offers()):
         raise PagecageError(f"{name!r} is a volume type of the catalogue", "choose another name")
-    if (folder / f"{name}.toml").exists() and not force:
+    if (CAGES / f"{name}.toml").exists() and not force:
         raise PagecageError(
             f"the cage {name} already exists", "choose another name, or add --force"
         )
-    return name
 
 
-def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
-    """Write a cage file with comments at its top and return its path."""
-    path = folder / f"{cage.name}.toml"
+def _save(cage: Cage, comments: Sequence[str] = ()) -> Path:
+    path = CAGES / f"{cage.name}.toml"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        CAGES.mkdir(parents=True, exist_ok=True)
         path.write_text(cage_to_toml(cage, comments))
     except OSError as error:
         raise PagecageError(
             f"{path} cannot be written: {error.strerror}",
-            f"ls -ld {folder if folder.exists() else folder.parent}",
+            f"ls -ld {CAGES if CAGES.exists() else CAGES.parent}",
         ) from None
     return path
 
 
-def save_profile(profile: LimitProfile, description: str, name: str, folder: Path) -> Path:
-    """Write the limits of a volume as a cage, with their sources as comments; return the path."""
-    return save(profile_cage(profile, description, name), folder, source_comments(profile))
-
-
-def save_as_disk(
-    profile: LimitProfile, description: str, disk: str, cage: Cage, folder: Path
+def save_profile(
+    profile: LimitProfile, description: str, name: str, disk: str | None = None, *, force: bool
 ) -> Path:
-    """Append the limits of a volume to a cage file as a further disk, and return the path."""
+    """Write limits as a new cage, or as a further disk of an existing one; return the file."""
+    if not disk:
+        _check_new_name(name, force)
+        return _save(profile_cage(profile, description, name), source_comments(profile))
+    cage, _ = definitions().cage_without_dataset(name)
     try:
         check_disk_name(disk)
     except ValueError as error:
@@ -92,9 +98,9 @@ def save_as_disk(
         {name: value for name, value in volume.properties.items() if name in IO_MAX_KEY},
         **{part.name: getattr(volume, part.name) for part in fields(DiskLimits)[1:]},
     )
-    path = folder / f"{cage.name}.toml"
+    path = CAGES / f"{cage.name}.toml"
     if not path.exists():
-        raise PagecageError(f"the cage {cage.name} is not in {folder}", "save a cage there first")
+        raise PagecageError(f"the cage {cage.name} is not in {CAGES}", "save a cage there first")
     comments = "".join(f"# {comment}\n" for comment in source_comments(profile))
     with writing(path), path.open("a") as file:
         file.write(comments + disk_to_toml(disk, limits))
@@ -102,24 +108,10 @@ def save_as_disk(
 
 
 def source_comments(profile: LimitProfile) -> list[str]:
-    """Return a line per source of the limits and the latencies."""
     return [
         f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}"
         for cited in (*profile.sources, *latency_sources(profile))
     ]
-
-
-def volume_comments(known: KnownVolume, imported: ImportResult) -> list[str]:
-    """Return the sources of a described volume's figures as lines."""
-    if not imported.observed:
-        return source_comments(known.profile)
-    without = replace(known.profile, measured=())
-    return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
-
-
-CAGES = OWN / "cgroups"
-"""The folder of `--save`."""
-_MOST_IGNORED = 12
 
 
 @Parameter(name="*")
@@ -165,6 +157,24 @@ class ImportOptions:
     save: Annotated[str | None, Parameter(metavar="NAME")] = None
     force: Annotated[bool, Parameter(negative=())] = False
 
+    def check(self) -> None:
+        for name in ("size", "iops", "throughput"):
+            if getattr(self, name) is not None and self.volume is None:
+                raise PagecageError(
+                    f"--{name} describes the volume of nvme amzn stats, and --volume names none",
+                    "--volume aws-gp3",
+                )
+
+    def check_kind(self, imported: ImportResult) -> None:
+        from pagecage.importers.kubernetes import ORIGIN
+
+        if self.instance is not None and not (imported.volume or self.volume):
+            message = "--instance applies only to a cloud volume, and the file has none"
+            raise PagecageError(message, "remove --instance")
+        if self.memory_qos is not None and imported.origin != ORIGIN:
+            message = f"--memory-qos applies to a pod, and this is {imported.origin}"
+            raise PagecageError(message, "remove --memory-qos")
+
 
 def import_cage(
     file: Annotated[str, Parameter(allow_leading_hyphen=True)],
@@ -187,12 +197,9 @@ def import_cage(
         A later file of nvme amzn stats, whose counters are then subtracted, and the description of
         the volume by aws ec2 describe-volumes
     """
-    for name in ("size", "iops", "throughput"):
-        if getattr(options, name) is not None and options.volume is None:
-            raise PagecageError(
-                f"--{name} describes the volume of nvme amzn stats, and --volume names none",
-                "--volume aws-gp3",
-            )
+    from pagecage.importers.formats import import_files  # late: for this verb alone
+
+    options.check()
     imported = import_files(
         list(map(read_text, (file, *more))),
         Selection(options.pick, options.memory_qos),
@@ -200,65 +207,48 @@ def import_cage(
         options.time,
         is_described=options.volume is not None,
     )
-    _check_options_of_kinds(imported, options)
-    known = _known_volume(imported, options)
-    path = _save(imported, known, options.save, options.force) if options.save is not None else None
-    result = (imported, options.instance, path)
-    print(json.dumps(_to_json(*result)) if as_json else "\n".join(_lines(*result)))
+    options.check_kind(imported)
+    _show(imported, options, _saved(imported, options), as_json)
     return EXIT_OK
 
 
-def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
-    if options.memory_qos is not None and imported.origin != KUBERNETES:
-        raise PagecageError(
-            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
-        )
-
-
-def _save(imported: ImportResult, known: KnownVolume | None, name: str, force: bool) -> Path:
-    name = check_new_name(name, CAGES, offers(), force=force)
+def _saved(imported: ImportResult, options: ImportOptions) -> Path | None:
+    """Save the volume that the options or a file describe, or the limits; None without --save."""
+    known = None
+    if options.volume is not None:
+        names = ("size", "iops", "throughput", "instance")
+        choice = VolumeOptions(**{name: getattr(options, name) for name in names})
+        known = KnownVolume(*named_profile(options.volume, choice))
+        if known.profile.memory_share is not None:
+            message = f"{options.volume} has a memory limit that depends on the dataset"
+            raise PagecageError(message, "name another cage")
+    elif options.save is not None:
+        known = described_volume(imported, options.instance)
+    if options.save is None:
+        return None
+    _check_new_name(options.save, options.force)
     if known is not None:
-        return save(known.cage(imported, name), CAGES, volume_comments(known, imported))
+        measured = () if imported.observed else known.profile.measured
+        comments = source_comments(replace(known.profile, measured=measured))
+        if imported.observed:
+            comments.append("latency: nvme amzn stats of the customer's volume")
+        return _save(known.cage(imported, options.save), comments)
     if not imported.limits:
         raise PagecageError(
             "the file has no limit to save", "run the command without --save to see its contents"
         )
-    return save(cage_of_tables(name, imported.cage()), CAGES)
+    return _save(cage_of_tables(options.save, imported.cage()))
 
 
-def _known_volume(imported: ImportResult, options: ImportOptions) -> KnownVolume | None:
-    """Return the volume that the options or a file describe; None if there is none, or no need."""
-    if options.save is None and options.volume is None:
-        return None
-    if options.volume is None:
-        return described_volume(imported, options.instance)
-    choice = VolumeOptions(
-        size=options.size,
-        iops=options.iops,
-        throughput=options.throughput,
-        instance=options.instance,
-    )
-    known = KnownVolume(*named_profile(options.volume, choice))
-    if known.profile.memory_share is not None:
-        raise PagecageError(
-            f"{options.volume} has a memory limit that depends on the dataset", "name another cage"
-        )
-    return known
-
-
-def _show_command(volume: DescribedVolume, instance: str | None) -> str:
-    return shlex.join(
-        [*volume.command(), *(["--instance", instance] if instance is not None else [])]
-    )
-
-
-def _to_json(imported: ImportResult, instance: str | None, path: Path | None) -> dict[str, object]:
-    volume = imported.volume
-    return {
+def _show(imported: ImportResult, options: ImportOptions, path: Path | None, as_json: bool) -> None:
+    volume, instance, command = imported.volume, options.instance, ""
+    if volume:
+        with_instance = ["--instance", instance] if instance is not None else []
+        command = shlex.join([*volume.command(), *with_instance])
+    if not as_json:
+        print("\n".join(_lines(imported, command, path)))
+        return
+    document = {
         "origin": imported.origin,
         "cage": imported.cage(),
         "understood": [
@@ -266,13 +256,14 @@ def _to_json(imported: ImportResult, instance: str | None, path: Path | None) ->
         ],
         "not_carried_over": [asdict(item) for item in imported.unsupported],
         "ignored": list(imported.ignored),
-        "volume": volume and asdict(volume) | {"command": _show_command(volume, instance)},
+        "volume": volume and asdict(volume) | {"command": command},
         "observed": [asdict(item) for item in imported.observed],
         "saved": str(path) if path else None,
     }
+    print(json.dumps(document))
 
 
-def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> Iterator[str]:
+def _lines(imported: ImportResult, command: str, path: Path | None) -> Iterator[str]:
     """Yield the lists; an empty one is shown as "nothing"."""
     yield imported.origin
     ignored = ", ".join(imported.ignored[:_MOST_IGNORED])
@@ -291,7 +282,7 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
     if path:
         yield f"\nsaved: {shown(path)}; show it: pagecage cage show {path.stem}"
     elif imported.volume:
-        yield f"\nlimits of the volume: {_show_command(imported.volume, instance)}"
+        yield f"\nlimits of the volume: {command}"
 
 
 def _imported_lines(imported: ImportResult) -> list[str]:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +26,7 @@ from pagecage.cloud.volume_request import in_unit
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import LatencyQuantiles, cage_to_json
+from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import latency_at
 from pagecage.units import (
     exact_size,
@@ -47,7 +47,6 @@ def console() -> Console:
 
 
 def plain_table(*heads: str) -> Table:
-    """Return a table without lines."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -74,12 +73,10 @@ def print_table(out: Console, table: Table) -> None:
 
 
 def print_heading(out: Console, name: str, description: str) -> None:
-    """Print the name of a profile, and its volume in one line if there is one."""
     out.print(f"[bold]{escape(name)}[/]{f'  {escape(description)}' if description else ''}")
 
 
 def print_paragraphs(out: Console, texts: list[str]) -> None:
-    """Print a list of sentences below an empty line."""
     if texts:
         out.print()
     grid = Table.grid(padding=(0, 1, 0, 0))
@@ -89,7 +86,6 @@ def print_paragraphs(out: Console, texts: list[str]) -> None:
 
 
 def show_profile(profile: LimitProfile, description: str) -> None:
-    """Print the page of a volume or a cage."""
     out = console()
     print_heading(out, profile.name, description)
     out.print(f"[dim]{escape(profile.about)}[/]")
@@ -170,8 +166,8 @@ def _limit_rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
         reads, writes = sides.values()
         for title, layers in ({name: reads} if reads == writes else sides).items():
             yield from _speeds(title, layers, profile.start)
-    if profile.memory_share is not None or profile.memory_bytes is not None:
-        yield "memory", _memory(profile), profile.memory_by, ""
+    if memory := _memory(profile):
+        yield "memory", memory, profile.memory_by, ""
     high = profile.cage.properties.get("MemoryHigh") if profile.cage else None
     if high is not None:
         yield "memory, throttled above", format_bytes(high), profile.memory_by, ""
@@ -199,7 +195,7 @@ def _speeds(
         name = ""
 
 
-def profile_to_json(profile: LimitProfile) -> dict[str, Any]:
+def profile_to_json(profile: LimitProfile) -> JsonView:
     """Return the page as data (docs/FORMAT.md)."""
     try:
         cage = profile.cage or cage_of(profile, profile.name, profile.about)
@@ -229,7 +225,7 @@ def profile_to_json(profile: LimitProfile) -> dict[str, Any]:
     }
 
 
-def _figures(one: LimitLayer | RatePeriod) -> dict[str, Any]:
+def _figures(one: LimitLayer | RatePeriod) -> JsonView:
     return {
         key: float(value) if isinstance(value, Fraction) else value
         for key, value in asdict(one).items()
@@ -245,7 +241,6 @@ class CatalogueFilter:
     min_iops: int | None
 
     def passes(self, name: str, most_iops: Fraction | None) -> bool:
-        """Return whether a volume type or a cage is listed."""
         is_fast = self.min_iops is None or most_iops is None or most_iops >= self.min_iops
         return is_fast and (self.type is None or self.type.lower() in name)
 
@@ -272,25 +267,23 @@ def select(
         return max((layer.burst or layer.base for layer in cage.limits.read_iops), default=None)
 
     cages = [cage_profile(defined, name) for name in names]
+    fast = (
+        kind for kind in types if filters.passes(kind.name, _most(kind.read_iops, kind.iops_burst))
+    )
     return CatalogueListing(
-        tuple(kind for kind in types if filters.passes(kind.name, _most_iops(kind))),
+        tuple(fast),
         tuple(instances if filters.type is None and filters.min_iops is None else ()),
         tuple(cage for cage in cages if filters.passes(cage.name, most_reads(cage))),
     )
 
 
-def _most_iops(kind: VolumeType) -> Fraction | None:
-    """Return the most reads a second, bursts included; None if the type sets no limit."""
-    return _with_burst(kind.read_iops, kind.iops_burst)
-
-
-def _with_burst(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
+def _most(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
+    """Return the greatest rate, bursts included; None if the volume type sets no limit."""
     base, burst = formula.greatest if formula else None, rule.rate.greatest if rule else None
     return base if base is None or burst is None else max(base, burst)
 
 
 def show_listing(listing: CatalogueListing) -> None:
-    """Print the volume types, the names of instance types, and the cages."""
     out = console()
     if listing.types:
         heads = ["volume", "size", "read IOPS", "throughput", "burst", "as of", "description"]
@@ -308,7 +301,10 @@ def show_listing(listing: CatalogueListing) -> None:
 
 def _type_row(kind: VolumeType) -> list[str]:
     size, unit_bytes, burst = kind.size, kind.throughput_unit_bytes, kind.iops_burst
-    iops, throughput = _most_iops(kind), _with_burst(kind.read_throughput, kind.throughput_burst)
+    iops, throughput = (
+        _most(kind.read_iops, burst),
+        _most(kind.read_throughput, kind.throughput_burst),
+    )
     has_end = burst is not None and (burst.credits is not None or burst.seconds is not None)
     dates = (source.date for source in reversed(kind.sources) if source.date)
     return [
@@ -336,7 +332,7 @@ def _cage_row(cage: LimitProfile) -> list[str]:
     return [cage.name, _memory(cage), *cells, cage.about]
 
 
-def listing_to_json(listing: CatalogueListing) -> dict[str, Any]:
+def listing_to_json(listing: CatalogueListing) -> JsonView:
     """Return the listing as data (docs/FORMAT.md); null for a limit that the type does not set."""
     return {
         "types": [_type_json(kind) for kind in listing.types],
@@ -358,7 +354,7 @@ def listing_to_json(listing: CatalogueListing) -> dict[str, Any]:
     }
 
 
-def _type_json(kind: VolumeType) -> dict[str, Any]:
+def _type_json(kind: VolumeType) -> JsonView:
     def greatest(formula: Formula | None) -> float | None:
         value = formula.greatest if formula else None
         return None if value is None else float(value)

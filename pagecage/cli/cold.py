@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.examples import examples
 from pagecage.cli.execution import no_program, shell_status
 from pagecage.cli.failures import printable
 from pagecage.cli.options import NewFile, whole, writing
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json, examples, exclusive, forwarded, notify
 from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold
-from pagecage.process import Process, spawn
+from pagecage.process import spawn
 
 _TRIES = 3
 
@@ -56,7 +53,6 @@ def query(text: str) -> ColdCommand:
 def run_cold(
     paths: Sequence[str], command: ColdCommand, allow_pages: int, stdout: int | None
 ) -> ColdCertificate:
-    """Make files cold, run a command, and return the certificate with the command's run."""
     for _ in range(_TRIES):
         certificate = make_cold(paths, allow_pages=allow_pages)
         at_start = resident_pages(paths)
@@ -71,7 +67,7 @@ def run_cold(
         )
     begin = time.monotonic()
     process = spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None)
-    with _forwarded(process):
+    with forwarded(process):
         status = process.wait()
     seconds = time.monotonic() - begin
     run = CommandRun(command.typed, at_start, resident_pages(paths), round(seconds, 6), status)
@@ -81,21 +77,6 @@ def run_cold(
 def exit_status(certificate: ColdCertificate) -> int:
     """Return the command's exit status as a shell reports it; 0 without a command."""
     return 0 if certificate.run is None else shell_status(certificate.run.exit_status)
-
-
-@contextmanager
-def _forwarded(process: Process[bytes]) -> Iterator[None]:
-    """Forward signals; Ctrl-C reaches the command from the terminal."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.getsignal(number) for number in numbers}
-    signal.signal(signal.SIGINT, lambda *_: None)
-    for number in numbers[1:]:
-        signal.signal(number, lambda number, _: process.send_signal(number))
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 _EXIT_STATUS = (
@@ -151,6 +132,18 @@ def cold(
     return exit_status(made[-1])
 
 
+def _write(
+    made: Sequence[ColdCertificate], is_queries: bool, target: Path | None, as_json: bool
+) -> None:
+    documents = [one.to_json() for one in made]
+    document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
+    if target is not None:
+        with writing(target):
+            target.write_text(json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print(json.dumps(document))
+
+
 def _split(
     words: Sequence[str], argv: Sequence[str], queries: Sequence[str]
 ) -> tuple[list[str], list[ColdCommand]]:
@@ -163,7 +156,7 @@ def _split(
     if has_end and not typed:
         raise PagecageError("there is no command after --", "name a program, or leave out --")
     if typed and queries:
-        raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
+        raise exclusive("a command", "--each-query")
     return list(words[:count]), [program(typed)] if typed else list(map(query, queries))
 
 
@@ -174,34 +167,18 @@ def _make_all(
     made: list[ColdCertificate],
     as_json: bool,
 ) -> None:
-    if not commands:
-        made.append(make_cold(paths, allow_pages=allow_pages))
-        if not as_json:
-            print("\n".join(_lines(made[0])))
     for command in commands:
         made.append(run_cold(paths, command, allow_pages, _STDERR if as_json else None))
         notify(f"{made[-1].summary()}\n{printable(made[-1].run_line())}")
         if exit_status(made[-1]):
             break
-
-
-def _lines(certificate: ColdCertificate) -> Iterator[str]:
-    yield certificate.summary()
-    yield f"{'before':>10}  {'after':>8}  file"
-    for file in certificate.files[:_MOST_SHOWN]:
-        yield f"{file.pages_before:>10,}  {file.pages_after:>8,}  {printable(file.path)}"
-    more = len(certificate.files) - _MOST_SHOWN
-    if more > 0:
-        yield f"and {more:,} more, which --json lists"
-
-
-def _write(
-    made: Sequence[ColdCertificate], is_queries: bool, target: Path | None, as_json: bool
-) -> None:
-    documents = [one.to_json() for one in made]
-    document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
-    if target is not None:
-        with writing(target):
-            target.write_text(json.dumps(document, indent=2) + "\n")
-    if as_json:
-        print(json.dumps(document))
+    if commands:
+        return
+    made.append(make_cold(paths, allow_pages=allow_pages))
+    if not as_json:
+        files = made[0].files
+        print(f"{made[0].summary()}\n{'before':>10}  {'after':>8}  file")
+        for file in files[:_MOST_SHOWN]:
+            print(f"{file.pages_before:>10,}  {file.pages_after:>8,}  {printable(file.path)}")
+        if (more := len(files) - _MOST_SHOWN) > 0:
+            print(f"and {more:,} more, which --json lists")

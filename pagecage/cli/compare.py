@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.options import GATES, NewFile, Positive
+from pagecage.cli.options import GATES, NewFile, Positive, given_options
 from pagecage.cli.output import OutputFormat, notify
 from pagecage.cli.show import FailIf, Include, analysing, terminal_form
 from pagecage.errors import EXIT_OK, PagecageError
@@ -42,7 +41,6 @@ class GateOptions:
 
     @property
     def is_given(self) -> bool:
-        """True if a finished run is judged."""
         return self.baseline is not None or bool(self.fail_if)
 
     def check(self, repeats: int | None = None) -> None:
@@ -71,7 +69,6 @@ class GateOptions:
         return None if self.baseline is None else run_or_baseline(self.baseline)
 
     def refuse_on_group(self) -> None:
-        """Raise PagecageError if there is a gate, which is of one host."""
         if self.is_given:
             message = "--baseline and --fail-if apply to one host, and this run is on a group"
             raise PagecageError(message, "pagecage compare BASELINE RUN/hosts/HOST")
@@ -116,7 +113,6 @@ def _compare(
 
 
 def run_or_baseline(name: str) -> Path:
-    """Return the path of a run, or of the file of a baseline."""
     from pagecage.runner.run_folder import find_run, path_exists
 
     path = Path(name)
@@ -144,14 +140,7 @@ class BaselineOptions:
     response: Annotated[list[str] | None, Parameter(metavar="NAME")] = None
     force: bool = False
 
-    def refuse(self) -> None:
-        """Raise PagecageError for an option that would do nothing."""
-        if self != BaselineOptions():
-            option = "--response" if self.response else "--force"
-            raise PagecageError(f"{option} applies only to --save-baseline", f"remove {option}")
-
     def save(self, name: str, target: Path, include: list[str] | None) -> int:
-        """Write the figures of a run to a file."""
         from pagecage.runner.run_folder import find_run
 
         run = find_run(RUNS, name)
@@ -199,7 +188,8 @@ def compare(
         if others or fail_if:
             raise PagecageError("--save-baseline saves one run and judges none", "remove the rest")
         return baseline.save(first, target, include)
-    baseline.refuse()
+    for option in given_options(baseline):
+        raise PagecageError(f"{option} applies only to --save-baseline", f"remove {option}")
     if not others and (not fail_if or html):
         hint = "pagecage compare FIRST SECOND"
         raise PagecageError("there is no second run to compare with", hint)
@@ -241,27 +231,20 @@ def history(
         raise PagecageError(
             "--response and --fail-if are mutually exclusive", "a condition names its response"
         )
-    paths = [*_newest(name, last), *map(run_or_baseline, older)]
-    notify(f"reading {len(paths)} runs ...")
-    return _follow(paths, response, fail_if, output_format.form(), html)
+    made = sorted(RUNS.glob(f"*Z-{name}-*"), reverse=True)
+    newest = [path for path in made if (path / "records.jsonl").exists()][:last]
+    paths = [*(newest or [run_or_baseline(name)]), *map(run_or_baseline, older)]
+    return _follow(paths, response, fail_if, output_format.form() or terminal_form(), html)
 
 
 def _follow(
     paths: list[Path], response: str | None, fail_if: str | None, form: str, html: Path | None
 ) -> int:
+    notify(f"reading {len(paths)} runs ...")
     page = html and html.resolve()
     with analysing():
         from analysis import results
 
-        text, status = results.followed(paths, response, fail_if, form or terminal_form(), page)
+        text, status = results.followed(paths, response, fail_if, form, page)
     print(text, end="")
     return status
-
-
-def _newest(name: str, last: int) -> list[Path]:
-    found = (
-        path
-        for path in sorted(RUNS.glob(f"*Z-{name}-*"), reverse=True)
-        if (path / "records.jsonl").exists()
-    )
-    return list(islice(found, last)) or [run_or_baseline(name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pagecage.cli.show import report
 from pagecage.errors import HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.json_codec import JsonView
 from pagecage.model.requirements import check_limits
 from pagecage.units import MIB, format_bytes
 
@@ -61,7 +62,7 @@ def demo(*, host: HostName = "auto", keep: bool = False) -> int:
     return exit_code(prepared, status, notify)
 
 
-def slow_disk(facts: Mapping[str, Any], notify: Notify) -> dict[str, Cage]:
+def slow_disk(facts: JsonView, notify: Notify) -> dict[str, Cage]:
     """Return the slow disk as this machine can make it, by name; empty if it cannot."""
     if not (missed := check_limits(facts)):
         return _slow_disk()

@@ -1,7 +1,4 @@
-"""`pagecage doctor`: requirements that this machine meets or misses.
-
-They are those of host local and of the vm.
-"""
+"""`pagecage doctor`: requirements of host local and of the vm that this machine meets or misses."""
 
 from __future__ import annotations
 
@@ -58,7 +55,6 @@ class DoctorFinding:
 
 
 def examine(data_dir: Path | None) -> list[DoctorFinding]:
-    """Return all findings, the most important first."""
     facts = LocalHost(data_dir).facts()
     return [*_local(facts), *_collectors(facts), *_vm()]
 
@@ -122,25 +118,17 @@ def _vm() -> Iterator[DoctorFinding]:
         yield DoctorFinding("vm", "architecture", "missing", detail, "use HOST=local")
         return
     for tool, purpose in {known.qemu: "runs the guest", **_VM_TOOLS}.items():
-        if find_tool(tool):
-            yield DoctorFinding("vm", tool, "ok", purpose)
-        else:
-            detail = f"{tool} is not installed ({purpose})"
-            yield DoctorFinding("vm", tool, "missing", detail, "make setup")
+        lacking = ("missing", f"{tool} is not installed ({purpose})", "make setup")
+        yield DoctorFinding("vm", tool, *(("ok", purpose) if find_tool(tool) else lacking))
+    level, detail = "lesser", "absent: the guest is emulated (slow CPU)"
     if not known.is_native:
         detail = f"not used: the guest is {known.machine}, so it is emulated (slow CPU)"
-        yield DoctorFinding("vm", "/dev/kvm", "lesser", detail)
-        return
-    if Path("/dev/kvm").exists():
-        detail = "present; a test boot shows whether it works"
-        yield DoctorFinding("vm", "/dev/kvm", "ok", detail)
-    else:
-        detail = "absent: the guest is emulated (slow CPU)"
-        yield DoctorFinding("vm", "/dev/kvm", "lesser", detail)
+    elif Path("/dev/kvm").exists():
+        level, detail = "ok", "present; a test boot shows whether it works"
+    yield DoctorFinding("vm", "/dev/kvm", level, detail)
 
 
 def lines(findings: list[DoctorFinding]) -> Iterator[str]:
-    """Yield the diagnosis for a terminal: one line per finding, followed by its fix."""
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
         if finding.hint and not (following and following.hint == finding.hint):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,22 +15,11 @@ from pagecage.hosts.local import LocalHost
 from pagecage.linux.block_device import resolve_disk
 from pagecage.model.cage import MEMORY_EVENT, Cage
 from pagecage.model.trial import Trial
-from pagecage.model.volume_model import dilated, volume_limits
+from pagecage.model.volume_model import dilated
 from pagecage.planning.plan import Plan
-from pagecage.planning.size import DiskSpeed
+from pagecage.planning.size import each_disk, fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
-from pagecage.units import KIB, MIB
 
-EMULATED_IOPS = 1000
-EMULATED_BYTES_PER_SECOND = 48 * MIB
-"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
-EMULATED_DISK = DiskSpeed(
-    EMULATED_BYTES_PER_SECOND,
-    EMULATED_BYTES_PER_SECOND,
-    1 / EMULATED_IOPS,
-    1 / EMULATED_IOPS + 128 * KIB / EMULATED_BYTES_PER_SECOND,
-    trial_seconds=4.0,
-)
 MOST_DILATION = 1000.0
 _SWAP = "MemorySwapMax"
 
@@ -39,7 +27,6 @@ _SWAP = "MemorySwapMax"
 def enforced(
     cages: Mapping[str, Cage], options: RunOptions | ReplayOptions, host: SizedHost, notify: Notify
 ) -> dict[str, Cage]:
-    """Return the cages as the run enforces them."""
     chosen = {name: _by(cage, options.enforced_by) for name, cage in cages.items()}
     volumes = [cage for cage in chosen.values() if cage.is_volume]
     if options.enforced_by == "volume" and not volumes:
@@ -48,8 +35,7 @@ def enforced(
         )
     factor = _dilation(options.dilate, volumes, host, notify)
     return {
-        name: dilated(_with_swap(cage), factor) if cage.is_volume else cage
-        for name, cage in chosen.items()
+        name: _slowed(cage, factor) if cage.is_volume else cage for name, cage in chosen.items()
     }
 
 
@@ -70,27 +56,22 @@ def missing_latencies(plan: Plan) -> Iterator[str]:
             )
 
 
-def _with_swap(cage: Cage) -> Cage:
-    """Return a volume's cage without the ban on swap if it has no limit on memory."""
-    if not MEMORY_EVENT.keys().isdisjoint(cage.properties) or cage.properties.get(_SWAP) != 0:
-        return cage
-    others = {name: value for name, value in cage.properties.items() if name != _SWAP}
-    return replace(cage, properties=others)
-
-
-def _each_disk(cage: Cage) -> list[Cage]:
-    return [cage, *map(cage.on_disk, cage.disks)]
+def _slowed(cage: Cage, factor: float) -> Cage:
+    """Return a volume's cage dilated, without the ban on swap if it has no limit on memory."""
+    properties = cage.properties
+    if MEMORY_EVENT.keys().isdisjoint(properties) and properties.get(_SWAP) == 0:
+        others = {name: value for name, value in properties.items() if name != _SWAP}
+        cage = replace(cage, properties=others)
+    return dilated(cage, factor)
 
 
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
     if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    simulations = [one.simulation for one in _each_disk(cage) if one.simulation]
+    simulations = [one.simulation for one in each_disk(cage) if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
-        raise PagecageError(
-            f"{cage.name} has a restore or events, which a cgroup cannot enforce",
-            "use --enforced-by volume",
-        )
+        message = f"{cage.name} has a restore or events, which a cgroup cannot enforce"
+        raise PagecageError(message, "use --enforced-by volume")
     return replace(cage, enforced_by=enforced_by)
 
 
@@ -118,17 +99,6 @@ def _dilation(dilate: str | None, volumes: list[Cage], host: SizedHost, notify: 
             " full speed; its rates are divided and its latencies multiplied)"
         )
     return factor
-
-
-def fitting_dilation(cage: Cage) -> float:
-    """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
-    factors = [
-        (limit.burst_per_second or limit.per_second)
-        / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for one in _each_disk(cage)
-        for limit in volume_limits(one)
-    ]
-    return float(max(1, math.ceil(max(factors, default=1.0))))
 
 
 def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
@@ -159,11 +129,10 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
 
 
 def queue_settings(trial: Trial) -> list[str]:
-    """Return the settings of its disk's request queue that a trial changes."""
     accounting = trial.cage.accounting
     splits_requests = accounting is not None and accounting.io_size_bytes is not None
-    read_ahead = ["read_ahead_kb"] if trial.read_ahead_kb is not None else []
-    return [*read_ahead, *(["max_sectors_kb"] if splits_requests else [])]
+    changed = {"read_ahead_kb": trial.read_ahead_kb is not None, "max_sectors_kb": splits_requests}
+    return [name for name, is_changed in changed.items() if is_changed]
 
 
 def _disk_of_root() -> str | None:

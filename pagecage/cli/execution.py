@@ -1,16 +1,29 @@
-"""The execution of a prepared run, and its exit status."""
+"""The execution of a run: new or resumed, its questions before, and its exit status."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.enforcement import ask_before_queue_settings
-from pagecage.cli.host_choice import refuse_limits
-from pagecage.cli.output import Notify, StdioRelay
+from pagecage.cli.host_choice import choose_host, refuse_limits
+from pagecage.cli.options import RunOptions, definitions, given_options
+from pagecage.cli.output import Notify, StdioRelay, confirmed
 from pagecage.cli.progress import RunProgress
+from pagecage.cli.show import show_run
+from pagecage.definitions.experiment import Experiment
+from pagecage.definitions.known import (
+    command_lines,
+    is_known,
+    remember_definition,
+    remember_sections,
+)
+from pagecage.definitions.reader import is_path
 from pagecage.errors import (
     EXIT_HOST,
     EXIT_INCOMPLETE,
@@ -29,14 +42,25 @@ from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.record import Record
 from pagecage.planning.plan import Plan
 from pagecage.planning.size import expected_seconds
+from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.campaign import Campaign, prepare
-from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.container_settings import with_values
+from pagecage.runner.run_folder import RunFolder, find_run
 from pagecage.units import format_seconds
 
 _LONG_RUN_SECONDS = 20 * 60
 _SIGNAL_BASE = 128  # a shell's exit status for signal N is 128 + N
 # Requirements that the user can meet by changing the command; the others are the host's.
 _REQUIREMENTS_OF_COMMAND = frozenset({"workload", "data", "port", "local_disk"})
+_PLAN_OPTIONS = (
+    *("dataset", "budget", "cage", "volume", "ready_port", "treatment", "repeats", "until_ci"),
+    *("max_repeats", "seed", "fresh", "driver", "cold_metadata", "fresh_home", "same_output"),
+)
+_WHERE = {
+    "local": "on this machine",
+    "vm": "in the guest",
+    "auto": "in the guest, or on this machine if it can measure the whole plan",
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,80 @@ def prepare_host(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
         refuse_limits(plan.trials, host)
     ask_before_queue_settings(plan, host, yes, notify)
     prepare(host, plan, package, lambda step: notify(f"{step} ..."))
+
+
+def ask_before_commands(experiment: Experiment, host: str, *, yes: bool) -> None:
+    if not is_known(experiment):
+        lines = [f"{experiment.file} has not run on this machine before. Its commands:"]
+        where = _WHERE.get(host, f"on every host of {host}")
+        lines += [f"  {line}" for line in command_lines(experiment, where)]
+        # Control characters could hide a command on a terminal.
+        shown = ("".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines)
+        sys.stderr.write("\n".join(shown) + "\n")
+        if not yes and not sys.stdin.isatty():
+            raise PagecageError(
+                f"{experiment.name} has commands that have not run on this machine before",
+                f"read them above, and `pagecage run {experiment.name} --dry-run`; then add --yes",
+            )
+        if not yes and not confirmed("Run them?"):
+            raise PagecageError(
+                f"not confirmed: the commands of {experiment.name}",
+                f"pagecage run {experiment.name} --dry-run lists every command",
+            )
+        remember_definition(experiment)
+    remember_sections(experiment.sections)
+
+
+def resume_run(
+    name: str, options: RunOptions, repeat_excluded: bool, yes: bool, notify: Notify
+) -> PreparedRun:
+    """Prepare the newest run of an experiment to be finished, or to repeat excluded trials."""
+    refuse_plan_options(options)
+    folder = find_run(RUNS, Path(name).stem if is_path(name) else name)
+    plan = folder.plan()
+    if options.host not in ("auto", plan.document["host"]):
+        message = f"{plan.run_id} is a run on {plan.document['host']}, not on {options.host}"
+        raise PagecageError(message, "remove --host, or start a new run")
+    if plan.document.get("replay") is None:
+        ask_before_commands(require_same_definition(plan, name), options.host, yes=yes)
+    host = choose_host(plan.document["host"], options.data_dir, notify, options.disk)
+    try:
+        if repeat_excluded:
+            folder.supersede(excluded_trials(folder))
+        if folder.remaining(plan):
+            plan = with_values(plan)
+            prepare_host(plan, host, yes, notify)
+    except BaseException:
+        host.stop()
+        raise
+    return PreparedRun(plan, folder, host)
+
+
+def excluded_trials(folder: RunFolder) -> list[str]:
+    if not folder.attempts():
+        return []
+    trials = json.loads(show_run(folder.path, "json"))["trials"]
+    return [trial["trial_id"] for trial in trials if trial["verdicts"]["excluded"]]
+
+
+def refuse_plan_options(options: RunOptions) -> None:
+    """Raise PagecageError for an option that would change the plan of a resumed run."""
+    for option in given_options(options, _PLAN_OPTIONS):
+        option = "--size" if option == "--volume" else option
+        raise PagecageError(f"{option} and --resume are mutually exclusive", f"remove {option}")
+
+
+def require_same_definition(plan: Plan, given: str = "") -> Experiment:
+    """Return the plan's experiment; of a sweep the experiment that is swept."""
+    name = given if is_path(given) else plan.document["experiment"]
+    if plan.document.get("sweep"):
+        name = name.removeprefix(SWEEP_PREFIX)
+    experiment = definitions().experiment(name)
+    if experiment.definition_sha256 != plan.document["definition_sha256"]:
+        file = name if is_path(name) else f"experiments/{name}.toml"
+        message = f"{file} has changed since {plan.run_id} was planned"
+        raise PagecageError(message, f"start a new run: pagecage run {name}")
+    return experiment
 
 
 def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,6 +17,7 @@ from pagecage.cli.output import notify
 from pagecage.cli.runs import opened_run
 from pagecage.cli.show import analysing, report
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.model.json_codec import JsonView
 from pagecage.runner.run_folder import find_run
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
@@ -65,7 +65,7 @@ def export(
     return EXIT_OK
 
 
-def _tell(manifest: Mapping[str, Any]) -> None:
+def _tell(manifest: JsonView) -> None:
     from pagecage.bundle.redact import KINDS
 
     for entry in manifest["redactions"]:

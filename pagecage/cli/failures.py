@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
@@ -28,7 +29,6 @@ _WITHOUT_MAKE = (
 
 
 def fix_here(fix: str, *, is_installed: bool = IS_INSTALLED) -> str:
-    """Return a fix as it reads for this installation."""
     if is_installed:
         for pattern, replacement in _WITHOUT_MAKE:
             fix = re.sub(pattern, replacement, fix)
@@ -108,18 +108,11 @@ def report_defect(error: Exception) -> int:
     """Report a defect of pagecage and write its traceback to LOG; return the exit status."""
     text = "".join(traceback.format_exception(error))
     message = printable(f"pagecage: internal error: {text.strip().splitlines()[-1]}")
-    if os.environ.get(SHOW) or not _write_log(text):
-        complain(f"{text}{message}\n  fix: report this defect with the traceback above")
-    else:
-        how = f"{LOG} ({SHOW}=1 prints the traceback)"
-        complain(f"{message}\n  fix: report this defect with {how}")
+    how = "the traceback above"
+    with suppress(OSError):
+        if not os.environ.get(SHOW):
+            LOG.parent.mkdir(parents=True, exist_ok=True)
+            LOG.write_text(text, errors="backslashreplace")
+            text, how = "", f"{LOG} ({SHOW}=1 prints the traceback)"
+    complain(f"{text}{message}\n  fix: report this defect with {how}")
     return EXIT_FAILED
-
-
-def _write_log(text: str) -> bool:
-    try:
-        LOG.parent.mkdir(parents=True, exist_ok=True)
-        LOG.write_text(text, errors="backslashreplace")
-    except OSError:
-        return False
-    return True

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.cage_choice import cage_name
 from pagecage.cli.enforcement import queue_settings
-from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.execution import ask_before_commands, refuse_plan_options, require_same_definition
 from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import FleetProgress
-from pagecage.cli.resume import refuse_plan_options, require_same_definition
 from pagecage.cli.run import ResumeOptions
-from pagecage.cli.run_plan import build_plan, with_cage, with_ready_port
+from pagecage.cli.run_plan import build_plan
 from pagecage.cli.show import report
 from pagecage.errors import (
     EXIT_INCOMPLETE,
@@ -31,7 +30,7 @@ from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, find_group, ma
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
-from pagecage.planning.plan import Plan, plan_to_json
+from pagecage.planning.plan import Plan, plan_to_json, with_cage, with_ready_port
 from pagecage.planning.size import expected_seconds
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
@@ -46,7 +45,6 @@ class HostGroup:
     hosts: tuple[ReadyHost, ...]
 
     def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - the facts are known already
-        """Return whether any of the hosts is emulated."""
         return any(host.is_emulated for host in self.hosts)
 
 
@@ -62,16 +60,6 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
             raise
         hint = f"auto, local, vm, or a group: {error.hint}"
         raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
-
-
-def refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
-    """Raise PagecageError if a run would change settings of a disk that holds /; it cannot ask."""
-    on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
-    if on_root and any(map(queue_settings, plan.trials)):
-        raise PagecageError(
-            f"each trial would change settings of the disk that holds / on {', '.join(on_root)}",
-            "add --yes, or set another disk in pagecage_data_device",
-        )
 
 
 @dataclass(frozen=True)
@@ -108,16 +96,18 @@ class FleetCommand:
             raise PagecageError(
                 f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
             )
-        caged, hosting = (
-            with_ready_port(
-                with_cage(experiment, *map(cage_name, options.cage)), options.ready_port
-            ),
-            HostGroup(group, hosts),
+        caged = with_ready_port(
+            with_cage(experiment, *map(cage_name, options.cage)), options.ready_port
         )
-        plan = build_plan(options, caged, hosting, self.command, self.notify)
+        plan = build_plan(options, caged, HostGroup(group, hosts), self.command, self.notify)
         check_memory_floor(plan)
-        if not self.yes:
-            refuse_root_disks(plan, hosts)
+        on_root = [one.host.name for one in hosts if one.facts["disk"].get("mount_point") == "/"]
+        if on_root and not self.yes and any(map(queue_settings, plan.trials)):  # it cannot ask
+            raise PagecageError(
+                f"each trial would change settings of the disk that holds / on"
+                f" {', '.join(on_root)}",
+                "add --yes, or set another disk in pagecage_data_device",
+            )
         plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
         left_out = {host: error.message for host, error in preflight.unreachable.items()}
         folder = FleetFolder(RUNS / plan.run_id)
@@ -126,11 +116,6 @@ class FleetCommand:
     def _checked(
         self, playbook: FleetPlaybook, hosts: tuple[FleetHost, ...], busy: Collection[str] = ()
     ) -> Preflight:
-        """Check hosts of the group.
-
-        Raises HostError or PagecageError if one is unsuitable or, unless it is skipped,
-        unreachable.
-        """
         group, notify = self.options.host, self.notify
         if hosts:
             notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
@@ -144,14 +129,11 @@ class FleetCommand:
                 )
             notify(f"left out: {error.message}")
         if not preflight.ready:
-            raise HostError(
-                f"no host of {group} answers",
-                f"find out why: ansible -i ansible/inventory {group} -m ping",
-            )
+            message = f"no host of {group} answers"
+            raise HostError(message, f"find out why: ansible -i ansible/inventory {group} -m ping")
         return preflight
 
     def show_plan(self, as_json: bool) -> int:
-        """Print the plan of each host; start nothing."""
         plan, plans, _ = self.plan()
         if as_json:
             print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
@@ -160,21 +142,19 @@ class FleetCommand:
         return EXIT_OK
 
     def run(self, resumption: ResumeOptions, form: str) -> int:
-        """Start or resume a fleet run, execute it, and show its report."""
-        prepared = self._resumed() if resumption.resume else self._new()
+        if resumption.resume:
+            prepared = self._resumed()
+        else:
+            experiment, group = definitions().experiment(self.name), self.options.host
+            ask_before_commands(experiment, group, yes=self.yes)
+            plan, plans, prepared = self.plan()
+            require_programs(make_agent_package(TOP), plan.trials)
+            request = FleetRequest(group, self.fleet_options.fleet, prepared.left_out)
+            FleetFolder.create(RUNS, plan, request, plans)
         status = execute(prepared, self.notify)
         if any(run.records() for run in prepared.folder.host_folders().values()):
             report(prepared.folder.path, form)
         return status
-
-    def _new(self) -> PreparedFleetRun:
-        experiment, group = definitions().experiment(self.name), self.options.host
-        ask_before_commands(experiment, group, yes=self.yes)
-        plan, plans, prepared = self.plan()
-        require_programs(make_agent_package(TOP), plan.trials)
-        request = FleetRequest(group, self.fleet_options.fleet, prepared.left_out)
-        FleetFolder.create(RUNS, plan, request, plans)
-        return prepared
 
     def _resumed(self) -> PreparedFleetRun:
         """Prepare the newest run of an experiment on this group, to be finished."""
@@ -203,7 +183,6 @@ class FleetCommand:
 
 
 def make_playbook() -> FleetPlaybook:
-    """Return the playbook that stages this checkout's agent on the hosts."""
     return make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
 
 
@@ -215,14 +194,11 @@ def _refuse_options(options: RunOptions) -> None:
         ("--disk", options.disk, "pagecage_disks"),
     ):
         if value:
-            raise PagecageError(
-                f"{option} applies only to --host local",
-                f"set {variable} in the inventory (docs/HOSTS.md)",
-            )
+            message = f"{option} applies only to --host local"
+            raise PagecageError(message, f"set {variable} in the inventory (docs/HOSTS.md)")
 
 
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
-    """Yield the plan of a fleet run: each host with its trials and their estimated duration."""
     document = plan.document
     yield (
         f"{document['experiment']} on {document['host']}, {mode}: size {document['size']}"
@@ -239,7 +215,6 @@ def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
 
 
 def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
-    """Run the remaining trials on every host."""
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
@@ -275,7 +250,6 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
 
 
 def resume_command(document: dict[str, object]) -> str:
-    """Return the command that resumes a fleet run."""
     experiment, group = str(document["experiment"]), str(document["group"])
     return replay(["pagecage", "run", experiment, "--host", group, "--resume"])
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from pagecage.ansible import TaskEvent
-from pagecage.checkout import TOP
-from pagecage.cli.examples import examples
+from pagecage.checkout import LOGS, TOP
+from pagecage.cli.failures import fix_here
 from pagecage.cli.options import (
     Dataset,
+    ExistingFile,
     Folder,
     HostName,
     RunOptions,
@@ -23,15 +24,119 @@ from pagecage.cli.options import (
     whole,
     writing,
 )
-from pagecage.cli.output import Json, notify, notify_step
-from pagecage.cli.provision import provision, unprovision, verify
-from pagecage.errors import EXIT_OK
+from pagecage.cli.output import Json, examples, notify, notify_step
+from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
+from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 from pagecage.hosts.controller import install_programs
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
 from pagecage.hosts.vm.image import packed_directory, read_recipe
 from pagecage.hosts.vm.qemu import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions
+
+For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
+ProvisionedGroup = Annotated[
+    str, Parameter(help="Group or host of ansible/inventory, among them local and vm")
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SudoOptions:
+    """Options for hosts on which sudo asks for a password.
+
+    Parameters
+    ----------
+    ask_password
+        Ask once for sudo's password of all hosts
+    password_file
+        Read sudo's password from this file
+    """
+
+    ask_password: bool = False
+    password_file: ExistingFile | None = None
+
+    def request(self, group: str, playbook: str) -> ProvisionRequest:
+        return ProvisionRequest(group, playbook, None, self.ask_password, self.password_file)
+
+
+def provision(
+    group: ProvisionedGroup,
+    /,
+    sudo: SudoOptions = SudoOptions(),
+    *,
+    device: Annotated[str | None, Parameter(metavar="DEVICE")] = None,
+    experiment: For = None,
+    as_json: Json = False,
+) -> int:
+    """Prepare hosts for measuring.
+
+    Installs packages, delegates cgroup controllers, applies settings, sets up storage on a named
+    device, and installs the agent.
+
+    Parameters
+    ----------
+    device
+        Disk or partition for data, which must be blank or provisioned before; none for no disk
+        of its own. The group must be a single host
+    experiment
+        Install the packages that this experiment needs as well
+    """
+    if device == "":
+        raise PagecageError(
+            "--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none"
+        )
+    packages = definitions().experiment(experiment).packages if experiment is not None else ()
+    request = sudo.request(group, "site.yml")
+    return _execute(replace(request, device=device, packages=packages), as_json)
+
+
+def verify(
+    group: ProvisionedGroup, /, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False
+) -> int:
+    """Check what hosts lack for measuring; change nothing."""
+    return _execute(sudo.request(group, "verify.yml"), as_json)
+
+
+def unprovision(
+    group: ProvisionedGroup,
+    /,
+    sudo: SudoOptions = SudoOptions(),
+    *,
+    erase: bool = False,
+    as_json: Json = False,
+) -> int:
+    """Undo the provisioning of hosts; data stay.
+
+    Parameters
+    ----------
+    erase
+        Also destroy the data
+    """
+    return _execute(replace(sudo.request(group, "unprovision.yml"), erase=erase), as_json)
+
+
+def _execute(request: ProvisionRequest, as_json: bool) -> int:
+    results = run_playbook(request, LOGS, notify_step, _show_change)
+    rows = []
+    for name, result in results.items():
+        error = result.error(LOGS / f"{Path(request.playbook).stem}.log")
+        message, hint = (error.message, fix_here(error.hint)) if error else (None, None)
+        changes = f"{result.changed} change{'s' if result.changed > 1 else ''}"
+        if error:
+            notify(f"pagecage: {HostError(error.message, hint or '')}")
+        else:
+            notify(f"{name}: {changes if result.changed else 'up to date, nothing changed'}")
+        rows.append({"host": name, "changed": result.changed, "error": message, "hint": hint})
+    if as_json:
+        print(json.dumps(rows))
+    return EXIT_HOST if any(row["error"] is not None for row in rows) else EXIT_OK
+
+
+def _show_change(event: TaskEvent) -> None:
+    if event.changed and event.outcome == "ok":
+        notify(f"{event.host}: {event.task}")
+
 
 Purpose = Literal["vm", "local", "volume"]
 _ROLE_PURPOSES = {"vm": "guest", "local": "record", "volume": "volume"}
@@ -65,7 +170,6 @@ def _show(event: TaskEvent) -> None:
 
 
 Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
-For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
 CageNames = Annotated[tuple[str, ...], Parameter(metavar="CAGE", consume_multiple=False)]
 
 
@@ -82,16 +186,13 @@ def image(host: Vm = "vm", /, *, experiment: For = None, as_json: Json = False) 
     """
     key = read_recipe(TOP, packages=_packages(experiment)).key
     folder = packed_directory(key)
-    _print({"key": key, "folder": str(folder), "is_packed": folder.is_dir()}, 10, as_json=as_json)
+    _print({"key": key, "folder": str(folder), "is_packed": folder.is_dir()}, 10, as_json)
     return EXIT_OK
 
 
-def _print(values: dict[str, object], width: int, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(values, default=str))
-        return
-    for key, value in values.items():
-        print(f"{key:<{width}} {value}")
+def _print(values: dict[str, object], width: int, as_json: bool) -> None:
+    lines = (f"{key:<{width}} {value}" for key, value in values.items())
+    print(json.dumps(values, default=str) if as_json else "\n".join(lines))
 
 
 def pack(
@@ -254,7 +355,7 @@ def status(
     host: Vm = "vm", /, *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False
 ) -> int:
     """Show whether the guest is running, its user, and its stored files."""
-    _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json=as_json)
+    _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json)
     return EXIT_OK
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.storage import check_disks
 from pagecage.agent.volume_server import choose_path
@@ -16,6 +15,7 @@ from pagecage.errors import HostError, PagecageError, nearest
 from pagecage.hosts.agent_package import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
+from pagecage.model.json_codec import JsonView
 from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
@@ -44,14 +44,10 @@ def choose_host(
     if is_group(name):
         raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
     if name == "vm":
-        for option, value, has in (
-            ("--data-dir", data_dir, "its own disk"),
-            ("--disk", disks, "disks of its own"),
-        ):
-            if value:
-                raise PagecageError(
-                    f"{option} applies only to --host local: the vm has {has}", f"remove {option}"
-                )
+        own = {"--data-dir": (data_dir, "its own disk"), "--disk": (disks, "disks of its own")}
+        for option in (option for option, (value, _) in own.items() if value):
+            message = f"{option} applies only to --host local: the vm has {own[option][1]}"
+            raise PagecageError(message, f"remove {option}")
         return _guest(notify)
     local = LocalHost(data_dir, folders)
     if name == "local":
@@ -68,7 +64,7 @@ def choose_host(
     return local
 
 
-def limits_by(facts: Mapping[str, Any]) -> str:
+def limits_by(facts: JsonView) -> str:
     """Return the maker of the cgroups that hold limits on this machine, for a sentence."""
     if default_driver(facts) is None:
         return str(facts["cgroup"]["manager"])
@@ -162,10 +158,8 @@ def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     names = ", ".join(" ".join(levels) or "the trial" for levels in refused[:_MOST_NAMED])
     more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
     without = "run only treatments without limits: --treatment cage=uncaged"
-    raise HostError(
-        f"this machine cannot hold the limits of {names}{more}: {missed.reason}",
-        f"{missed.hint}, or {without}" if missed.hint else without,
-    )
+    message = f"this machine cannot hold the limits of {names}{more}: {missed.reason}"
+    raise HostError(message, f"{missed.hint}, or {without}" if missed.hint else without)
 
 
 def _guest(notify: Notify) -> Host:

@@ -22,9 +22,8 @@ from pagecage.cli.cage_choice import (
     profile_cage,
 )
 from pagecage.cli.cage_import import source_comments
-from pagecage.cli.examples import examples
 from pagecage.cli.options import Port, VolumeOptions, definitions, shown, writing
-from pagecage.cli.output import notify
+from pagecage.cli.output import examples, notify
 from pagecage.cloud.catalogue import catalogue_names
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.known import remember_definition, remember_project
@@ -52,7 +51,6 @@ _DEFAULT_NAME = "mine"
 def new_ci_files(
     given: CiSystem | None, name: str, folder: Path, build: Build | None = None
 ) -> dict[Path, bytes]:
-    """Return the contents of the files that are missing, by path."""
     top = _git(folder, "rev-parse", "--show-toplevel")
     remote = _git(folder, "remote", "get-url", "origin")  # such as git@gitlab.example:a/b.git
     address = remote.rpartition("://")[2].rpartition("@")[2]
@@ -134,14 +132,12 @@ def init(
     ci
         CI system to write files for: github, gitlab or none; by default that of the git remote
     """
-    if template != "command":
-        if options != CommandOptions():
-            raise PagecageError(
-                f"--cage and --ready-port apply to a command, not to --template {template}",
-                "remove them",
-            )
-        return _init_workload(template, command, name, ci)
-    return _init_command(command, options, name, ci)
+    if template == "command":
+        return _init_command(command, options, name, ci)
+    if options != CommandOptions():
+        message = f"--cage and --ready-port apply to a command, not to --template {template}"
+        raise PagecageError(message, "remove them")
+    return _init_workload(template, command, name, ci)
 
 
 def _init_command(
@@ -149,7 +145,9 @@ def _init_command(
 ) -> int:
     words = command or _DEFAULT_COMMAND
     _check_text(words)
-    folder, chosen = _folder(), check_name(_name_of(command) if name is None else name)
+    if name is None:
+        name = _name_of(command) if command else _DEFAULT_NAME
+    folder, chosen = _folder(), check_name(name)
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
     level, files = _cage_files(options.cage, options.volume, folder)
@@ -158,6 +156,11 @@ def _init_command(
     _make(folder, chosen, files)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
+
+
+def _name_of(command: Sequence[str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(command[0]).stem.lower()).strip("-")
+    return slug[:40].strip("-") or "first"
 
 
 def _cage_files(
@@ -172,27 +175,19 @@ def _cage_files(
         choose_cage(typed, volume, 1 << 40)
         return typed, {}
     profile, description = named_profile(typed, volume)
-    name = catalogue_stem(cage_name(typed))
+    name = cage_name(typed)
+    name += "-volume" if name in catalogue_names(offers()) else ""  # not the name of both
     cage, path = profile_cage(profile, description, name), folder / f"cgroups/{name}.toml"
-    return name, {} if path.exists() else {
-        path: cage_to_toml(cage, source_comments(profile)).encode()
-    }
-
-
-def catalogue_stem(name: str) -> str:
-    """Return a name for the file of a cage that differs from the volume's name."""
-    is_volume = name in catalogue_names(offers())
-    return f"{name}-volume" if is_volume else name
+    text = cage_to_toml(cage, source_comments(profile))
+    return name, {} if path.exists() else {path: text.encode()}
 
 
 def _init_workload(
     language: str, command: Sequence[str], name: str | None, ci: CiSystem | None
 ) -> int:
     if command:
-        raise PagecageError(
-            f"--template {language} makes its own program, and {command[0]!r} is another one",
-            f"pagecage init --template {language} --name NAME",
-        )
+        message = f"--template {language} makes its own program, and {command[0]!r} is another one"
+        raise PagecageError(message, f"pagecage init --template {language} --name NAME")
     folder, chosen, template = _folder(), check_name(name or _DEFAULT_NAME), TEMPLATES[language]
     experiment, workload = folder / f"experiments/{chosen}.toml", folder / folder_of(chosen)
     for path in (experiment, workload):
@@ -257,13 +252,6 @@ def _folder() -> Path:
     if project not in (None, here):
         raise PagecageError(f"this folder is in the project {project}", f"cd {project}")
     return here
-
-
-def _name_of(command: Sequence[str]) -> str:
-    if not command:
-        return _DEFAULT_NAME
-    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(command[0]).stem.lower()).strip("-")
-    return slug[:40].strip("-") or "first"
 
 
 def _check_text(words: Sequence[str]) -> None:

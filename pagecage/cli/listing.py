@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pagecage.checkout import PROJECT, TOP
 from pagecage.cli.options import definitions
 from pagecage.cli.output import Json, notify
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import EXIT_OK
+from pagecage.model.json_codec import JsonView
 from pagecage.planning.plan import selected
 from pagecage.planning.size import LOAD_SECONDS, expected_trial_seconds
 from pagecage.units import format_seconds
@@ -36,7 +36,7 @@ def list_experiments(*, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def _summary_row(experiment: Experiment, is_custom: bool) -> dict[str, Any]:
+def _summary_row(experiment: Experiment, is_custom: bool) -> JsonView:
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
     load_seconds = LOAD_SECONDS if experiment.workload.kind == "service" else 0.0

@@ -15,8 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from pagecage.checkout import OWN, TOP
 from pagecage.cli import failures
-from pagecage.cli.examples import examples
-from pagecage.cli.output import ARGUMENTS, COMMON, notify, set_verbosity
+from pagecage.cli.output import ARGUMENTS, COMMON, examples, notify, set_verbosity
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,
@@ -55,14 +54,12 @@ class HelpPage:
     """A help formatter for cyclopts."""
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG002
-        """Print the verbs or the options of one group."""
         width = _width(console)
         if lines := [line for entry in panel.entries for line in _entry_lines(entry, width)]:
             title = "Options" if panel.title == "Parameters" else panel.title  # of a nested App
             _print(console, ["", f"{title}:", *lines])
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:  # noqa: ARG002
-        """Print the usage line."""
         _print(console, [f"Usage: {_plain(usage).removeprefix('Usage: ')}"])
 
     def render_description(self, console: Console, options: ConsoleOptions, text: Any) -> None:  # noqa: ARG002
@@ -84,7 +81,6 @@ def _plain(text: Any) -> str:
 
 
 def _entry_lines(entry: HelpEntry, width: int) -> list[str]:
-    """Return the lines of one verb or option."""
     shorts, names = (
         [*entry.positive_shorts, *entry.negative_shorts],
         [*entry.positive_names, *entry.negative_names],
@@ -230,7 +226,6 @@ def split_verbosity(argv: Sequence[str]) -> tuple[list[str], int]:
 
 
 def main() -> int:
-    """Run the command line and return its exit status."""
     words, level = split_verbosity(sys.argv[1:])
     set_verbosity(level)
     if words in ([], ["-h"], ["--help"]):

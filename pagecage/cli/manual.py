@@ -78,7 +78,6 @@ def files() -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Write all files below a folder."""
     for path, text in files().items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)

@@ -10,20 +10,18 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli import replay_plan
-from pagecage.cli.examples import examples
-from pagecage.cli.execution import create_run, execute, exit_code
+from pagecage.cli.execution import create_run
 from pagecage.cli.options import ReplayOptions
-from pagecage.cli.output import Json, Notify, notify, typed_command
+from pagecage.cli.output import Json, Notify, examples, notify, typed_command
+from pagecage.cli.replay import measure_program
 from pagecage.cli.replay_plan import replay_cages
-from pagecage.cli.run_plan import plan_lines
-from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.need import SearchRule, most_levels
 from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.planning.plan import Plan
+from pagecage.planning.plan import Plan, plan_lines
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.units import MIB, exact_size, parse_size_bytes
 from pagecage.whole_files import json_sha256
@@ -62,10 +60,15 @@ def plan_of(
     notify: Notify,
 ) -> tuple[Plan, Host]:
     """Return the plan of a search: the trials of the reference, and the rule for all others."""
-    _check(shared)
+    if shared.cold and shared.cache == "resident":
+        raise PagecageError(
+            "pages that are resident before the trial are charged to pagecage, not to the cage",
+            "remove --cache",
+        )
+    if shared.driver == "process":
+        raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
     rule = _rule(options, shared.repeats)
-    (chosen,) = replay_cages([base], shared).values()
-    cage = _reference(chosen, rule)
+    cage = _reference(replay_cages([base], shared).popitem()[1], rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
     plan, host = replay_plan.plan_for({cage.name: cage}, words, repeated, command, notify)
     # Without those that replace trials that do not count; the last one is the second opinion.
@@ -75,11 +78,8 @@ def plan_of(
         "has_second_opinion": True,
         "most_trials": len(plan.trials) + levels * rule.repeats + 1,
     }
-    definition = {
-        **plan.document["definition"],
-        "question": f"How much memory does `{shlex.join(words)}` need in {cage.name}?",
-        "findings": [],
-    }
+    question = f"How much memory does `{shlex.join(words)}` need in {cage.name}?"
+    definition = plan.document["definition"] | {"question": question, "findings": []}
     changes = {"definition": definition, "definition_sha256": json_sha256(definition), KEY: search}
     return replace(plan, document={**plan.document, **changes}), host
 
@@ -90,23 +90,11 @@ def _most_bytes(plan: Plan, host: Host) -> int:
     return limit or machine or resource_needs(plan).memory_bytes
 
 
-def _check(shared: ReplayOptions) -> None:
-    if shared.cold and shared.cache == "resident":
-        raise PagecageError(
-            "pages that are resident before the trial are charged to pagecage, not to the cage",
-            "remove --cache",
-        )
-    if shared.driver == "process":
-        raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
-
-
 def _rule(options: MemoryOptions, repeats: int) -> SearchRule:
     precision = _share("--precision", options.precision)
     if precision < _LEAST_PRECISION:
-        raise PagecageError(
-            f"--precision: {options.precision} is finer than the kernel counts memory",
-            "write 0.1% or more",
-        )
+        message = f"--precision: {options.precision} is finer than the kernel counts memory"
+        raise PagecageError(message, "write 0.1% or more")
     floor_bytes = parse_size_bytes(options.floor, "--floor")
     if floor_bytes < MIB:
         raise PagecageError(
@@ -147,7 +135,6 @@ def _reference(cage: Cage, rule: SearchRule) -> Cage:
 
 
 def search_lines(plan: Plan, host: Host) -> list[str]:
-    """Describe the search of a plan."""
     rule, most_bytes = rule_of(plan.document), _most_bytes(plan, host)
     assert rule is not None
     levels, each = most_levels(rule, most_bytes), rule.repeats
@@ -197,8 +184,4 @@ def memory(
         host.stop()
         print("\n".join([*plan_lines(plan), "", *search_lines(plan, host)]))
         return EXIT_OK
-    prepared = create_run(plan, host, True, notify)
-    status = execute(prepared, notify)
-    if not prepared.all_requirements_missed:
-        report(prepared.folder.path, "json" if as_json else "")
-    return exit_code(prepared, status, notify)
+    return measure_program(create_run(plan, host, True, notify), as_json)

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from pagecage.checkout import OWN, TOP
-from pagecage.cli.output import COMMON, notify
+from pagecage.cli.output import COMMON, exclusive, notify
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import Enforcer
 from pagecage.model.trial import COLLECTORS, CONDITIONS, DriverName
@@ -134,7 +134,6 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def parse_disks(words: Sequence[str]) -> dict[str, str]:
-    """Return a directory by the name of each disk."""
     found: dict[str, str] = {}
     for word in words:
         name, _, folder = word.partition("=")
@@ -341,8 +340,14 @@ class FleetOptions:
     mixed: bool = False
 
 
+def given_options(options: object, names: Iterable[str] = ()) -> list[str]:
+    """Return the options that differ from their defaults, as they are typed: `--max-repeats`."""
+    defaults = vars(type(options)())
+    given = (name for name in names or defaults if getattr(options, name) != defaults[name])
+    return [f"--{name.replace('_', '-')}" for name in given]
+
+
 def chosen_conditions(options: object) -> tuple[str, ...]:
-    """Return the conditions of trials that the options ask for."""
     return tuple(name for name in CONDITIONS if getattr(options, name.replace("-", "_")))
 
 
@@ -450,12 +455,6 @@ class ServiceOptions:
         Parameter(metavar="SIGNAL", show_choices=False),
     ] = "TERM"
 
-    def first_given(self) -> str | None:
-        """Return the first option that is given, or None."""
-        defaults = vars(ServiceOptions())
-        given = (name for name, value in vars(self).items() if value != defaults[name])
-        return next((f"--{name.replace('_', '-')}" for name in given), None)
-
 
 _Texts = Annotated[tuple[str, ...], Parameter(negative=(), metavar="TEXT")]
 
@@ -494,18 +493,11 @@ class ImageOptions:
     compose: Annotated[str | None, Parameter(metavar="FILE")] = None
     service: Annotated[str | None, Parameter(metavar="NAME")] = None
 
-    @property
-    def is_given(self) -> bool:
-        """True if any option of an image is given."""
-        return self != ImageOptions()
-
 
 def check_readiness(options: ReplayOptions) -> None:
     """Raise PagecageError for an invalid --ready-when, or for --ready-port beside it."""
     if options.ready_when is not None and options.ready_port is not None:
-        raise PagecageError(
-            "--ready-when and --ready-port are mutually exclusive", "give one of them"
-        )
+        raise exclusive("--ready-when", "--ready-port")
     try:
         re.compile(options.ready_when or "")
     except (re.error, OverflowError, RecursionError) as error:
@@ -520,8 +512,6 @@ def collector_names(text: str) -> tuple[str, ...]:
     names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTORS:
-            raise PagecageError(
-                f"--collectors: there is no collector {name!r}",
-                nearest(name, [*COLLECTORS, "none"]),
-            )
+            message = f"--collectors: there is no collector {name!r}"
+            raise PagecageError(message, nearest(name, [*COLLECTORS, "none"]))
     return names

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import signal
 import stat
 import sys
+import textwrap
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -19,6 +23,8 @@ from pagecage.errors import PagecageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pagecage.process import Process
 
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -41,7 +47,6 @@ class StdioRelay:
         self._listener, self._outputs = listener, {"stdout": stdout, "stderr": _STDERR}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Handle one event."""
         match event["event"]:
             case "output":
                 descriptor, piece = self._outputs[event["stream"]], event["piece"]
@@ -57,13 +62,9 @@ class StdioRelay:
 
 def _answer(answer: Callable[[bytes], None], offset: int) -> None:
     """Answer with the next piece of standard input; of a file, with the piece at `offset`."""
-    try:
-        if input_is_file():
-            piece = os.pread(_STDIN, _PIECE_BYTES, offset)
-        else:
-            piece = os.read(_STDIN, _PIECE_BYTES)
-    except OSError:
-        piece = b""
+    piece, is_file = b"", input_is_file()
+    with suppress(OSError):
+        piece = os.pread(_STDIN, _PIECE_BYTES, offset) if is_file else os.read(_STDIN, _PIECE_BYTES)
     answer(piece)
 
 
@@ -92,16 +93,13 @@ class OutputFormat:
     as_json: Annotated[bool, Parameter(name="--json")] = False
 
     def given(self) -> dict[str, bool]:
-        """Return whether each form is asked for."""
         return {"csv": self.csv, "markdown": self.markdown, "json": self.as_json}
 
     def form(self) -> str:
         """Return csv, markdown, json, or "". Raises PagecageError if two are given."""
         given = [name for name, is_given in self.given().items() if is_given]
         if len(given) > 1:
-            raise PagecageError(
-                f"--{given[0]} and --{given[1]} are mutually exclusive", "give one of them"
-            )
+            raise exclusive(f"--{given[0]}", f"--{given[1]}")
         return given[0] if given else ""
 
 
@@ -119,12 +117,10 @@ def set_verbosity(level: int) -> None:
 
 
 def is_quiet() -> bool:
-    """Return whether -q was given."""
     return _verbosity < 0
 
 
 def is_verbose() -> bool:
-    """Return whether -v was given."""
     return _verbosity > 0
 
 
@@ -135,7 +131,6 @@ def notify(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on standard error, not wrapped."""
     _console().print(text, soft_wrap=True, markup=False)
 
 
@@ -147,7 +142,6 @@ def _console() -> Console:
 
 
 def notify_step(text: str) -> None:
-    """Print that a step begins which takes seconds."""
     notify(f"{text} ...")
 
 
@@ -160,3 +154,34 @@ def confirmed(question: str) -> bool:
 def typed_command() -> str:
     """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])
+
+
+def exclusive(*options: str) -> PagecageError:
+    return PagecageError(f"{' and '.join(options)} are mutually exclusive", "give one of them")
+
+
+@cache
+def _examples() -> dict[str, str]:
+    text = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\[(.+)\]\n((?:[^\[].*\n)+)", text, re.MULTILINE))
+
+
+def examples(verb: str, more: str = "") -> str:
+    """Return the text below a verb's options: its examples, then `more`."""
+    shown = textwrap.indent(_examples()[verb].rstrip(), "  ")
+    return f"Examples:\n\n{shown}" + (f"\n\n{more}" if more else "")
+
+
+@contextmanager
+def forwarded(process: Process[bytes]) -> Iterator[None]:
+    """Pass signals on to a program, which Ctrl-C reaches from the terminal."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGINT, lambda *_: None)
+    for number in numbers[1:]:
+        signal.signal(number, lambda number, _: process.send_signal(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

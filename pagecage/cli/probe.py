@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -11,6 +10,7 @@ from cyclopts.validators import Number
 
 from pagecage.checkout import TOP
 from pagecage.cli.options import Duration, ExistingFolder, NewFile
+from pagecage.cli.output import forwarded
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,
@@ -62,13 +62,10 @@ class ProbeOptions:
     name_host: bool = False
 
     def arguments(self) -> list[str]:
-        """Return the options of the probe program."""
         size_bytes = parse_size_bytes(self.file_size, "--file-size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
-            raise PagecageError(
-                f"--file-size: {self.file_size} is out of range",
-                "give at least 16MiB, as in --file-size 1GiB",
-            )
+            message = f"--file-size: {self.file_size} is out of range"
+            raise PagecageError(message, "give at least 16MiB, as in --file-size 1GiB")
         words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(round(self.time))]
         words += ["--engine", self.engine, *(["--out", str(self.out)] if self.out else [])]
         return [*words, *["--yes"] * self.yes, *["--name-host"] * self.name_host]
@@ -105,8 +102,5 @@ def probe(
         )
     argv = [str(PROGRAM), str(directory), *options.arguments()]
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
-    # Ctrl-C reaches the probe from the terminal, and it prints its results so far.
-    signal.signal(signal.SIGINT, lambda *_: None)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: process.send_signal(number))
-    return _EXIT_CODES.get(process.wait(), EXIT_FAILED)
+    with forwarded(process):  # at Ctrl-C the probe prints its results so far
+        return _EXIT_CODES.get(process.wait(), EXIT_FAILED)

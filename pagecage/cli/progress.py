@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,13 +12,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
 from pagecage.cli.output import is_quiet
+from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
 from pagecage.units import format_rate, format_seconds
 
@@ -28,10 +28,14 @@ _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a
 class _Bars:
     """Bars of trials on standard error. Use it as a context manager."""
 
-    def __init__(self, *columns: ProgressColumn, shows: bool = True) -> None:
+    def __init__(self, first: TextColumn, *more: TextColumn, shows: bool = True) -> None:
         self._console = Console(stderr=True, highlight=False, emoji=False, quiet=is_quiet())
         is_shown = shows and self._console.is_terminal
-        self._bar = Progress(*columns, console=self._console, disable=not is_shown)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        left = TextColumn("{task.fields[left]}")
+        self._bar = Progress(
+            first, *columns, left, *more, console=self._console, disable=not is_shown
+        )
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -76,19 +80,11 @@ class RunProgress(_Bars):
     """A campaign's listener that shows its progress."""
 
     def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
-        super().__init__(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            shows=bar,
-        )
+        super().__init__(TextColumn("{task.description}"), shows=bar)
         self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        """Show one event of the campaign."""
+    def __call__(self, event: JsonView) -> None:
         match event["event"]:
             case "step":
                 self._bar.update(self._task, description=escape(event["text"]))
@@ -141,14 +137,7 @@ class FleetProgress(_Bars):
     """
 
     def __init__(self, hosts: Mapping[str, tuple[int, int]], trial_seconds: float) -> None:
-        super().__init__(
-            TextColumn("{task.fields[host]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.description}"),
-        )
+        super().__init__(TextColumn("{task.fields[host]}"), TextColumn("{task.description}"))
         self._width = max(map(len, hosts), default=0)
         self._tasks: dict[str, TaskID] = {}
         self._times: dict[str, TimeEstimate] = {}
@@ -159,8 +148,7 @@ class FleetProgress(_Bars):
             )
             self._times[host] = TimeEstimate(total, done, trial_seconds)
 
-    def __call__(self, host: str, event: Mapping[str, Any]) -> None:
-        """Show one event of a host."""
+    def __call__(self, host: str, event: JsonView) -> None:
         match event["event"]:
             case "step" | "notice":
                 self._print(host, escape(event["text"]))
@@ -173,8 +161,7 @@ class FleetProgress(_Bars):
                 self._bar.update(self._tasks[host], completed=done, left=left.left, description="")
                 self._print(host, f"{left.number} {record.trial_id:<32} {describe(record)}")
             case "swept":
-                text = f"removed a unit of an earlier run: {escape(event['unit'])}"
-                self._console.print(f"{host:<{self._width}} {text}")
+                self._print(host, f"removed a unit of an earlier run: {escape(event['unit'])}")
 
     def _print(self, host: str, text: str) -> None:
         self._console.print(f"{host:<{self._width}} {text}", soft_wrap=True)

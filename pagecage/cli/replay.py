@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
-from pagecage.cli.examples import examples
-from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions
-from pagecage.cli.output import COMMON, Json, notify, typed_command
+from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
+from pagecage.cli.output import COMMON, Json, examples, notify, notify_step, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
 
@@ -132,9 +131,9 @@ def _run(plan: Plan, host: Host, found: FoundImage | None, gate: GateOptions, as
     from pagecage.cli.execution import create_run
 
     if found is not None and host.name != "local":
-        found.save(lambda step: notify(f"{step} ..."))  # for a host whose engine lacks it
+        found.save(notify_step)  # for a host whose engine lacks it
     prepared = create_run(plan, host, True, notify)
-    status = _measure(prepared, as_json)
+    status = measure_program(prepared, as_json)
     return status or gate.judge(prepared.folder.path, to_stderr=as_json)
 
 
@@ -156,12 +155,11 @@ def _plan(
     image: ImageOptions,
     served: ServiceOptions,
 ) -> tuple[Plan, Host, FoundImage | None]:
-    from pagecage.cli.container import plan_for_image
-    from pagecage.cli.replay_plan import plan_for, replay_cages
+    from pagecage.cli.replay_plan import plan_for, plan_for_image, replay_cages
 
     typed = typed_command()
-    if image.is_given:
-        if given := served.first_given():
+    if image != ImageOptions():
+        for given in given_options(served):
             message = f"{given} and --image are mutually exclusive"
             raise PagecageError(message, "measure until the image serves: --ready-port PORT")
         return plan_for_image(
@@ -173,7 +171,11 @@ def _plan(
     return *plan_for(known, command, options, typed, notify, served), None
 
 
-def _measure(prepared: PreparedRun, as_json: bool) -> int:
+def measure_program(prepared: PreparedRun, as_json: bool) -> int:
+    """Execute a replay, show its results, and return the exit status: the program's if it failed.
+
+    A program that writes to standard output is followed by tables on standard error.
+    """
     from pagecage.cli.execution import execute, exit_code
 
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)

@@ -1,4 +1,4 @@
-"""The plan of a replay: its cages, data, service and program."""
+"""The plan of a replay: its cages, data, service, and its program or container."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pagecage.cli.cage_choice import choose_cages
+from pagecage.cli.cage_choice import cage_name, choose_cages
 from pagecage.cli.enforcement import enforced, missing_latencies
 from pagecage.cli.execution import no_program
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.options import (
+    ImageOptions,
     ReplayOptions,
     ServiceOptions,
     check_readiness,
     chosen_conditions,
     collector_names,
+    given_options,
 )
 from pagecage.cli.output import Notify, input_is_file
 from pagecage.cli.run_plan import chosen_seed, default_driver, harness
@@ -28,9 +30,28 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost, Host
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
-from pagecage.model.trial import DATA, CommandSpec, TrialData
+from pagecage.model.trial import DATA, IMAGE_DRIVERS, CommandSpec, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
+from pagecage.runner.container_settings import (
+    CAGE,
+    ComposedContainer,
+    ContainerSettings,
+    env_file,
+    parse_mount,
+    parse_port,
+    parse_variable,
+    read_compose,
+    variable_of,
+    without_values,
+)
+from pagecage.runner.images import (
+    ContainerFiles,
+    FoundImage,
+    container_files,
+    find_image,
+    image_program,
+)
 from pagecage.runner.run_folder import new_run_id
 from pagecage.runner.uploads import (
     FOLDER,
@@ -51,14 +72,9 @@ def replay_cages(
 ) -> dict[str, Cage]:
     """Return the cages of a replay by name, the control first if there is one."""
     paths = options.cold or options.copy
-    return choose_cages([UNCAGED] * has_control + [*typed], options.volume, data_bytes(paths))
-
-
-def data_bytes(paths: Sequence[str]) -> int | None:
-    """Return the size of the data, for cages that limit memory to a share of it."""
-    if not paths or not all(map(os.path.lexists, paths)):
-        return None
-    return sum(size_of(Path(path)) for path in paths)
+    is_known = paths and all(map(os.path.lexists, paths))
+    data_bytes = sum(size_of(Path(path)) for path in paths) if is_known else None
+    return choose_cages([UNCAGED] * has_control + [*typed], options.volume, data_bytes)
 
 
 _SYSTEM = {"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr"}
@@ -80,13 +96,12 @@ def implied_copies(
     return tuple(
         path
         for path in here
-        if (not Path(path).is_absolute() or (place != "local" and not _is_of_system(path)))
+        if (
+            not Path(path).is_absolute()
+            or (place != "local" and _SYSTEM.isdisjoint(Path(path).parts[1:2]))
+        )
         and path_on_host(path, uploads, "") is None
     )
-
-
-def _is_of_system(path: str) -> bool:
-    return not _SYSTEM.isdisjoint(Path(path).parts[1:2])
 
 
 def is_only_here(program: str, uploads: Sequence[UploadedFile], place: str) -> bool:
@@ -106,10 +121,8 @@ def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) 
     if not writes:
         return None
     if not uploads:
-        raise PagecageError(
-            "--writes restores copies, and nothing is copied",
-            "name the files with --copy; the command runs in their copy",
-        )
+        message = "--writes restores copies, and nothing is copied"
+        raise PagecageError(message, "name the files with --copy; the command runs in their copy")
     size_bytes = sum(file.size_bytes for file in uploads)
     return TrialData(
         writes=True, size_bytes=size_bytes, copied_to=f"{host.data_dir}/{RESTORED_FOLDER}"
@@ -126,24 +139,21 @@ def check_cold(
                 f"--cold: {path!r} is not a valid path", "name an existing file or directory"
             )
         is_copied = path_on_host(path, uploads, "") is not None
-        if is_copied or host.name == "local" or not Path(path).is_absolute():
-            _require_file(path)
-        else:
+        if not is_copied and host.name != "local" and Path(path).is_absolute():
             notify(
                 f"--cold: {path} is on the {host.name} host, so each trial checks whether it exists"
             )
-
-
-def _require_file(path: str) -> None:
-    if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
-        raise PagecageError(
-            f"--cold: {path!r} does not exist", "name an existing file or directory"
-        )
-    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    if not (
-        Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)
-    ):
-        raise PagecageError(f"--cold: {path!r} contains no file", "name files, or remove --cold")
+            continue
+        if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
+            raise PagecageError(
+                f"--cold: {path!r} does not exist", "name an existing file or directory"
+            )
+        below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        is_filled = any(file.is_file() and not file.is_symlink() for file in below)
+        if not is_filled and not Path(path).is_file():
+            raise PagecageError(
+                f"--cold: {path!r} contains no file", "name files, or remove --cold"
+            )
 
 
 _PATH = re.compile(r"(?:(?P<name>\w+)=)?(?P<path>\$[.\[].*)", re.DOTALL)
@@ -156,7 +166,7 @@ def server_and_load(
 ) -> tuple[tuple[str, ...], ServiceSpec | None]:
     """Return the command line to run, and the load if it is a server."""
     if options.serve is None:
-        if given := options.first_given():
+        for given in given_options(options):
             message = f"{given} applies only to a server"
             raise PagecageError(message, "--serve 'SERVER COMMAND'")
         if not command:
@@ -173,20 +183,17 @@ def server_and_load(
     if replayed.ready_when is None and replayed.ready_port is None:
         message = "--serve needs a sign that the server serves"
         raise PagecageError(message, "--ready-port PORT or --ready-when REGEX")
-    argv, service = _split(options.serve, "--serve"), _service(options, options.load)
-    check_readiness(replayed)
-    return argv, service
-
-
-def _service(options: ServiceOptions, load: str) -> ServiceSpec:
-    return ServiceSpec(
-        _split(load, "--load"),
+    argv = _split(options.serve, "--serve")
+    service = ServiceSpec(
+        _split(options.load, "--load"),
         _metrics(options.metric),
         options.warm_up or 0.0,
         options.settle or 0.0,
         options.ready_timeout,
         options.stop_signal,
     )
+    check_readiness(replayed)
+    return argv, service
 
 
 def parse_metric(text: str) -> tuple[str, MetricPattern]:
@@ -231,10 +238,8 @@ def _split(text: str, option: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise PagecageError(
-            f"{option}: {text!r} cannot be split into words: {str(error).lower()}",
-            "close each quotation mark",
-        ) from None
+        message = f"{option}: {text!r} cannot be split into words: {str(error).lower()}"
+        raise PagecageError(message, "close each quotation mark") from None
     if not words or "\0" in text:
         raise PagecageError(f"{option}: {text!r} is not a command", f"{option} 'PROGRAM ARGUMENTS'")
     return words
@@ -248,16 +253,13 @@ def plan_for(
     notify: Notify,
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay of `argv` in the cages `known`, and its host.
-
-    `command` is the whole command line.
-    """
+    """Return the plan of a replay of `argv` in the cages `known`, and its host."""
     argv, service = server_and_load(served, argv, options)
-    names, copies = tuple(known), find_uploads(options.copy)
-    loaders = service.load[:1] if service else ()
+    copies, loaders = find_uploads(options.copy), service.load[:1] if service else ()
 
     def make(host: Host) -> Plan:
-        place = _place(host, options, known)
+        by_default = options.enforced_by is None and any(cage.is_volume for cage in known.values())
+        place = "volume" if by_default or options.enforced_by == "volume" else host.name
         program, start = _program(argv[0], options, copies, place)
         files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
         restored = copied_data(options.writes, uploads := files + program, host)
@@ -268,8 +270,8 @@ def plan_for(
         replay = ReplaySpec(
             argv,
             translate_command(words, files, directory),
-            command_spec(options, len(names), files, directory, service),
-            names,
+            command_spec(options, len(known), files, directory, service),
+            tuple(known),
             options.cache if options.cold else "any",
             collector_names(options.collectors),
             options.driver,
@@ -279,10 +281,7 @@ def plan_for(
         )
         return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
-    return _noted(*plan_on_host(options, make, notify), notify)
-
-
-def _noted(plan: Plan, host: Host, notify: Notify) -> tuple[Plan, Host]:
+    plan, host = plan_on_host(options, make, notify)
     for note in missing_latencies(plan):
         notify(note)
     return plan, host
@@ -320,12 +319,6 @@ def make_replay_plan(
     }
     run_id, experiment = new_run_id(replay.name, host.name), make_experiment(replay)
     return make_plan(run_id, experiment, cages, plan_options, command, harness(), about)
-
-
-def _place(host: Host, options: ReplayOptions, cages: Mapping[str, Cage]) -> str:
-    """Return `local` if the command reads its files in place, else where it reads copies."""
-    by_default = options.enforced_by is None and any(cage.is_volume for cage in cages.values())
-    return "volume" if by_default or options.enforced_by == "volume" else host.name
 
 
 def _program(
@@ -399,3 +392,113 @@ def command_spec(
         streams_output=is_single,
         takes_input=service is None and (is_single or input_is_file()),
     )
+
+
+def plan_for_image(
+    cages: Sequence[str],
+    arguments: tuple[str, ...],
+    options: ReplayOptions,
+    image: ImageOptions,
+    command: str,
+    notify: Notify,
+    *,
+    has_control: bool,
+) -> tuple[Plan, Host, FoundImage]:
+    _check_image(options, image)
+    composed = read_compose(image.compose, image.service) if image.compose else None
+    settings = ContainerSettings(
+        arguments=arguments,
+        environment=tuple(map(parse_variable, image.env)),
+        env_files=tuple(map(env_file, image.env_file)),
+        mounts=tuple(map(parse_mount, image.volume)),
+        ports=tuple(map(parse_port, image.publish)),
+    )
+    settings = composed.settings.changed_by(settings) if composed else settings
+    known = _cages_of_image(cages, options, composed, settings, has_control)
+    check_readiness(options)
+    if composed:
+        for note in (*composed.notes, *(f"limit not imported: {lost}" for lost in composed.lost)):
+            notify(f"compose: {note}")
+    name = image.image or (composed.image if composed else "")
+    found = find_image(name, options.driver, pulls=image.pull)
+    words = image_program(found.config, name, settings.arguments, settings.entrypoint)
+
+    def make(host: Host) -> Plan:
+        files = container_files(found, settings.mounts, settings.env_files, host)
+        replay = _replay_of_image(found, words, settings, options, tuple(known), files, host)
+        replay = replace(replay, typed=(found.name, *arguments))
+        typed = without_values(command)
+        return make_replay_plan(replay, files.carried, options, host, typed, known, notify)
+
+    return *plan_on_host(replace(options, disk=()), make, notify), found
+
+
+def _replay_of_image(
+    found: FoundImage,
+    words: tuple[str, ...],
+    settings: ContainerSettings,
+    options: ReplayOptions,
+    names: tuple[str, ...],
+    files: ContainerFiles,
+    host: Host,
+) -> ReplaySpec:
+    spec = replace(
+        files.image,
+        environment=tuple(map(variable_of, settings.environment)),
+        ports=settings.ports,
+        directory=settings.directory,
+        user=settings.user,
+    )
+    engine = found.engine if host.name == "local" else None
+    return ReplaySpec(
+        (found.name,),
+        words,
+        replace(command_spec(options, len(names), (), files.directory), image=spec),
+        names,
+        options.cache,
+        collector_names(options.collectors),
+        options.driver or engine or IMAGE_DRIVERS[0],
+        files.volumes,
+    )
+
+
+def _check_image(options: ReplayOptions, image: ImageOptions) -> None:
+    if image.service is not None and image.compose is None:
+        raise PagecageError("--service names a service of a Compose file", "--compose FILE")
+    if image.image is None and image.compose is None:
+        raise PagecageError(
+            "options of a container need an image", "--image NAME, or --compose FILE"
+        )
+    for name in ("copy", "copy_program", "cold", "writes"):
+        if getattr(options, name):
+            raise PagecageError(
+                f"--{name.replace('_', '-')} does not apply to an image, which has its own files",
+                "--volume HOST:CONTAINER mounts others; all of them are cold by default",
+            )
+    if options.driver is not None and options.driver not in IMAGE_DRIVERS:
+        raise PagecageError(
+            f"--driver {options.driver} cannot run an image", f"use {' or '.join(IMAGE_DRIVERS)}"
+        )
+
+
+def _cages_of_image(
+    typed: Sequence[str],
+    options: ReplayOptions,
+    composed: ComposedContainer | None,
+    settings: ContainerSettings,
+    has_control: bool,
+) -> dict[str, Cage]:
+    """Return the cages by name; the cage `compose` has the limits of the Compose file itself."""
+    if not typed and composed is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    names = [*([UNCAGED] if has_control else []), *dict.fromkeys(typed or (CAGE,))]
+    of_file = composed.cage if composed else None
+    if composed and CAGE in names and of_file is None:
+        raise PagecageError(
+            "the service has no limits in its Compose file", "name a cage: pagecage cage list"
+        )
+    data = replace(options, cold=tuple(mount.source for mount in settings.mounts))
+    known = replay_cages([name for name in names if name != CAGE or of_file is None], data)
+    known |= {CAGE: of_file} if of_file else {}
+    keys = (name if name == CAGE else cage_name(name) for name in names)
+    return {key: known[key] for key in keys}

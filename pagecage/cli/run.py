@@ -30,7 +30,6 @@ class ResumeOptions:
     repeat_excluded: bool = False
 
     def check(self, *, dry_run: bool, on_group: bool) -> None:
-        """Raise PagecageError for options that exclude each other."""
         if dry_run and self.resume:
             raise PagecageError(
                 "--dry-run and --resume are mutually exclusive",
@@ -93,7 +92,7 @@ def _run_on_host(
     yes: bool,
     as_json: bool,
 ) -> int:
-    from pagecage.cli.resume import resume_run
+    from pagecage.cli.execution import resume_run
     from pagecage.cli.run_plan import new_run
 
     gate.check()

@@ -1,28 +1,26 @@
-"""The plan of a run: its size, its trials, its host, and its text."""
+"""The plan of a run: its size, its cages and its host."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.cage_choice import cage_name, choose_cages
-from pagecage.cli.enforcement import EMULATED_DISK, enforced, missing_latencies
-from pagecage.cli.execution import PreparedRun, create_run
+from pagecage.cli.enforcement import enforced, missing_latencies
+from pagecage.cli.execution import PreparedRun, ask_before_commands, create_run
 from pagecage.cli.host_choice import can_run_here, plan_on_host
-from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import (
     FleetOptions,
     RunOptions,
     VolumeOptions,
     chosen_conditions,
     definitions,
+    given_options,
     is_group,
 )
 from pagecage.cli.output import Notify
@@ -32,19 +30,22 @@ from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import ASSUMED, LocalHost
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import CommandSpec
 from pagecage.planning.plan import (
     Plan,
     PlanOptions,
-    level_of_new_cage,
+    check_levels,
     make_plan,
     make_trials,
+    parse_treatment,
+    plan_lines,
     plan_to_json,
-    treatments,
-    with_levels,
+    with_cage,
+    with_driver,
+    with_ready_port,
 )
 from pagecage.planning.size import (
     DEFAULT_BUDGET_SECONDS,
+    EMULATED_DISK,
     FittingSize,
     fitting_size,
     has_datasets,
@@ -55,21 +56,18 @@ from pagecage.process import find_tool, run
 from pagecage.runner.project_files import place_files
 from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
-from pagecage.units import format_bytes, format_seconds
 from pagecage.version import VERSION
 
 _MOST_REPEATS = 30  # of --max-repeats
 
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
-    """Prepare a new run of an experiment."""
     ask_before_commands(definitions().experiment(name), options.host, yes=yes)
     require_workloads(make_agent_package(TOP))
     return create_run(*plan_for(name, options, command, notify), yes, notify)
 
 
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
-    """Return the plan of a new run and its host."""
     experiment = definitions().experiment(name)
     if options.volume != VolumeOptions() and not options.cage:
         raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
@@ -92,9 +90,8 @@ def runs_here(name: str, options: RunOptions) -> bool:
 def _make_plan(
     experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
 ) -> Plan:
-    cages = map(cage_name, options.cage)
-    chosen = with_driver(with_cage(experiment, *cages), options.driver)
-    chosen = with_ready_port(chosen, options.ready_port)
+    chosen = with_cage(experiment, *map(cage_name, options.cage))
+    chosen = with_ready_port(with_driver(chosen, options.driver), options.ready_port)
     check_levels(chosen, parse_treatment(options.treatment))
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
@@ -109,14 +106,9 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     budget_seconds(options)
     _check_repeats(options)
     until_ci(options)
-    defaults = vars(FleetOptions())
-    given = [name for name, value in vars(fleet_options).items() if value != defaults[name]]
-    if given and not is_group(options.host):
-        raise PagecageError(
-            f"--{given[0].replace('_', '-')} applies only to a group of hosts, and {options.host}"
-            " is not a group",
-            "name a group: --host GROUP",
-        )
+    for option in () if is_group(options.host) else given_options(fleet_options):
+        message = f"{option} applies only to a group of hosts, and {options.host} is not a group"
+        raise PagecageError(message, "name a group: --host GROUP")
 
 
 def _check_size(name: str) -> None:
@@ -157,101 +149,8 @@ def _check_repeats(options: RunOptions) -> None:
             "--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats"
         )
     if options.until_ci is not None and options.repeats is not None:
-        raise PagecageError(
-            "--repeats and --until-ci are mutually exclusive",
-            "set the upper bound with --max-repeats",
-        )
-
-
-def with_cage(experiment: Experiment, *cages: str) -> Experiment:
-    """Return the experiment with these cages instead of its caged levels; the control stays."""
-    if not cages:
-        return experiment
-    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
-    if any(level.cage for table in levels.values() for level in table.values()):
-        raise PagecageError(
-            f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
-        )
-    control = tuple(name for name in experiment.factors.get("cage", ()) if name == UNCAGED)
-    new = [name for name in dict.fromkeys(cages) if name not in control]
-    level, stored = level_of_new_cage(experiment)
-    table = {name: level.model_copy(update={"cage": name}) for name in new}
-    table |= _of_names(control, experiment.levels.get("cage", {}))
-    names = (*control, *new)
-    factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
-    definition = {  # a plan stores it
-        **experiment.definition,
-        "factors": {name: list(levels) for name, levels in factors.items()},
-    }
-    if "cage" in (written := experiment.definition.get("levels", {})):
-        kept = dict.fromkeys(new, stored) | _of_names(control, written["cage"])
-        definition["levels"] = {**written, "cage": kept}
-    levels = {**levels, "cage": table}
-    return replace(experiment, levels=levels, factors=factors, definition=definition)
-
-
-def _of_names(names: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table[name] for name in names if name in table}
-
-
-def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
-    """Return the experiment with one driver for all its workloads."""
-    if driver is None:
-        return experiment
-    if any(level.driver for table in experiment.levels.values() for level in table.values()):
-        raise PagecageError(f"the levels of {experiment.name} set its drivers", "remove --driver")
-    return replace(experiment, driver=driver)
-
-
-def with_ready_port(experiment: Experiment, port: int | None) -> Experiment:
-    """Return an experiment of a command whose trials end once it listens on a port."""
-    if port is None:
-        return experiment
-    others = [level for table in experiment.levels.values() for level in table.values()]
-    if experiment.workload.kind != "command" or any(level.workload for level in others):
-        raise PagecageError(
-            f"--ready-port applies to one command, and {experiment.name} measures"
-            f" {'several' if experiment.workload.kind == 'command' else 'another program'}",
-            "remove --ready-port",
-        )
-    workload = experiment.workload
-    command = replace(workload.command or CommandSpec(), ready_port=port, ready_when=None)
-    written = {**experiment.definition["workload"], "ready_port": port}
-    written.pop("ready_when", None)
-    changes = {"workload": written, "response": "ready_seconds"}
-    definition = {**experiment.definition, **changes}
-    experiment = replace(experiment, response="ready_seconds", definition=definition)
-    return replace(experiment, workload=replace(workload, command=command))
-
-
-def parse_treatment(words: Sequence[str]) -> dict[str, str]:
-    """Return the levels by factor that `--treatment` gives."""
-    for word in words:
-        if "=" not in word:
-            raise PagecageError(
-                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
-            )
-    pairs = [word.partition("=") for word in words]
-    return {factor: level for factor, _, level in pairs}
-
-
-def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
-    """Raise PagecageError unless the experiment has a treatment with all of these levels."""
-    for factor, level in treatment.items():
-        if level not in experiment.factors.get(factor, ()):
-            known = [
-                f"{name}={one}" for name, levels in experiment.factors.items() for one in levels
-            ]
-            raise PagecageError(
-                f"--treatment: {experiment.name} has no {factor}={level}",
-                nearest(f"{factor}={level}", known),
-            )
-    if not with_levels(list(treatments(experiment)), treatment):
-        levels = " and ".join(f"{factor}={level}" for factor, level in treatment.items())
-        raise PagecageError(
-            f"--treatment: {experiment.name} excludes {levels}",
-            f"see its treatments: pagecage run {experiment.name} --dry-run",
-        )
+        message = "--repeats and --until-ci are mutually exclusive"
+        raise PagecageError(message, "set the upper bound with --max-repeats")
 
 
 def build_plan(
@@ -278,11 +177,7 @@ def build_plan(
         budget_seconds=(budget_seconds(options) or DEFAULT_BUDGET_SECONDS) if fitting else None,
         expected_seconds=fitting.expected_seconds if fitting else None,
     )
-    cages = (
-        enforced(cages, options, host, notify)
-        if cages
-        else _cages(options, experiment, size, host, notify)
-    )
+    cages = enforced(cages or _cages(options, experiment, size), options, host, notify)
     run_id = new_run_id(experiment.name, host.name)
     plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
     if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
@@ -291,7 +186,6 @@ def build_plan(
 
 
 def chosen_seed(seed: int | None) -> int:
-    """Return the seed that was asked for, or else a random one."""
     return seed if seed is not None else random.SystemRandom().randrange(2**32)
 
 
@@ -305,10 +199,8 @@ def _fitting_size(
     """
     budget = budget_seconds(options)
     if budget is not None and not has_datasets(experiment):
-        raise PagecageError(
-            f"--budget: {experiment.name} has no datasets whose size could be chosen",
-            "use --dataset",
-        )
+        message = f"--budget: {experiment.name} has no datasets whose size could be chosen"
+        raise PagecageError(message, "use --dataset")
     if options.dataset != "auto" or not has_datasets(experiment):
         return None
     if budget is None and host.is_emulated(notify):
@@ -321,7 +213,7 @@ def _fitting_size(
         return None
 
     def estimate(experiment: Experiment, size: str) -> tuple[float, float]:
-        cages = _cages(options, experiment, size, host, lambda _: None)
+        cages = enforced(_cages(options, experiment, size), options, host, lambda _: None)
         one = _plan_options(options, experiment, host, size, repeats=1, seed=0)
         trials = make_trials(experiment, cages, one)
         return making_seconds(trials, disk), sum(trial_seconds(trial, disk) for trial in trials)
@@ -330,7 +222,6 @@ def _fitting_size(
 
 
 def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
-    """Return the name of the size and the reason for it."""
     _check_size(name)
     if name != "auto":
         return name, "asked for"
@@ -348,14 +239,12 @@ def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> in
     return options.repeats or experiment.sizes[size].repeats or experiment.repeats
 
 
-def _cages(
-    options: RunOptions, experiment: Experiment, size: str, host: SizedHost, notify: Notify
-) -> dict[str, Cage]:
+def _cages(options: RunOptions, experiment: Experiment, size: str) -> dict[str, Cage]:
     dataset_bytes = experiment.sizes[size].total_bytes
     names = experiment.cage_names() | {UNCAGED}
     chosen = choose_cages(options.cage, options.volume, dataset_bytes)
     others = {name: definitions().cage(name, dataset_bytes) for name in names - chosen.keys()}
-    return enforced({**others, **chosen}, options, host, notify)
+    return {**others, **chosen}
 
 
 def _plan_options(
@@ -363,10 +252,8 @@ def _plan_options(
 ) -> PlanOptions:
     fresh = options.fresh or experiment.fresh
     if host.name != "vm" and fresh != "never":
-        raise PagecageError(
-            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
-            "use --host vm",
-        )
+        message = f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none'
+        raise PagecageError(message, "use --host vm")
     return PlanOptions(
         size=size,
         size_reason="",
@@ -412,67 +299,3 @@ def show_plan(plan: Plan, host: Host, *, as_json: bool = False) -> None:
     print("\n".join(plan_lines(plan)))
     for trial in plan.trials:
         print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
-
-
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """Yield a summary of the plan, then one line per trial, in order."""
-    document = plan.document
-    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
-    sizes = (
-        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
-        for files, size in sorted(datasets)
-    )
-    count, repeats = len(plan.trials), document["repeats"]
-    yield (
-        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
-        " treatment"
-    )
-    if document.get("until_ci"):
-        yield (
-            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
-            " median"
-        )
-    yield (
-        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
-    )
-    yield f"seed {document['seed']}, fresh: {document['fresh']}"
-    yield from service_lines(plan)
-    yield ""
-    for trial in plan.trials:
-        yield (
-            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
-            f" {trial.cache:<9} {_limits(trial.cage)}"
-        )
-
-
-def service_lines(plan: Plan) -> Iterator[str]:
-    """Yield each server of a plan once, with its load and the metrics of its output."""
-    seen = []
-    for workload in (trial.workload for trial in plan.trials if trial.workload.service):
-        service, settings = workload.service, workload.command
-        if service is None or settings is None or workload in seen:
-            continue
-        seen.append(workload)
-        serves = f"prints {settings.ready_when!r}"
-        if settings.ready_port is not None:
-            serves = f"listens on port {settings.ready_port}"
-        server = shlex.join([workload.program, *workload.arguments])
-        yield f"server {server}, ready when it {serves}"
-        times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
-        before = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
-        after = f", after {' and '.join(before)}" if before else ""
-        yield f"load {shlex.join(service.load)}{after}"
-        yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
-
-
-def _limits(cage: Cage) -> str:
-    disks = {"": cage.properties}
-    disks |= {f"; disk {name}: ": disk.properties for name, disk in cage.disks.items()}
-    limits = "".join(
-        name + (" ".join(f"{key}={value}" for key, value in one.items()) or "no limits")
-        for name, one in disks.items()
-    )
-    if not cage.is_volume:
-        return limits
-    slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
-    return f"{limits} (I/O by a simulated volume{slower})"

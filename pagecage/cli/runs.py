@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpack
 from pagecage.checkout import RUNS
 from pagecage.cli.cage_page import console, print_rows
-from pagecage.cli.examples import examples
 from pagecage.cli.options import ExistingFolder, shown
-from pagecage.cli.output import Json, confirmed, notify
+from pagecage.cli.output import Json, confirmed, examples, notify
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists, point_latest
@@ -98,13 +97,12 @@ def stored_runs(runs: Path) -> list[StoredRun]:
 
 
 def _trials(path: Path) -> tuple[int | None, int | None]:
-    try:
-        folder = RunFolder(path)
+    folder = RunFolder(path)
+    with suppress(PagecageError):
         plan = folder.plan()
         final = sum(attempt.is_final for attempt in folder.last_attempts().values())
         return final, max(final, len(plan.trials))
-    except PagecageError:
-        return None, None
+    return None, None
 
 
 def _size_bytes(path: Path) -> int:
@@ -137,16 +135,14 @@ def list_(folder: ExistingFolder = RUNS, /, *, largest: bool = False, as_json: J
     if as_json:
         print(json.dumps([asdict(run) for run in found]))
         return EXIT_OK
-    rows = [(run.run_id, _progress(run), format_bytes(run.size_bytes)) for run in found]
-    if rows:
+    progress = ("" if run.planned is None else f"{run.done} of {run.planned}" for run in found)
+    sizes = (format_bytes(run.size_bytes) for run in found)
+    if found:
+        rows = zip((run.run_id for run in found), progress, sizes, strict=True)
         print_rows(console(), ("run", "trials", "size"), rows)
     total = format_bytes(sum(run.size_bytes for run in found))
     notify(f"{len(found)} runs in {shown(folder)}, {total}")
     return EXIT_OK
-
-
-def _progress(run: StoredRun) -> str:
-    return "" if run.planned is None else f"{run.done} of {run.planned}"
 
 
 @app.command(help_epilogue=examples("runs remove"))
@@ -183,8 +179,7 @@ def remove(*names: str, yes: bool = False, as_json: Json = False) -> int:
 
 
 def _stored_folder(name: str) -> Path:
-    fleet = find_fleet(RUNS, name)
-    path = fleet.path if fleet else find_run(RUNS, name).path
+    path = (find_fleet(RUNS, name) or find_run(RUNS, name)).path
     if path.parent != RUNS.resolve():
         raise PagecageError(f"{path} is not a run in {shown(RUNS)}", f"rm -r {path}")
     return path

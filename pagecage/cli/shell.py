@@ -13,10 +13,9 @@ from cyclopts import App, Parameter
 from pagecage.agent.protocol import ShellRequest
 from pagecage.checkout import TOP
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.examples import examples
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.options import ExistingFolder, HostName, VolumeOptions
-from pagecage.cli.output import notify
+from pagecage.cli.output import examples, notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.host import Host, ResourceNeeds
@@ -74,10 +73,8 @@ def shell(
 
 def _refuse_several_disks(cage: Cage) -> None:
     if cage.disks:
-        raise PagecageError(
-            f"{cage.name} names several disks, and a shell limits only that of its directory",
-            f"pagecage replay {cage.name} --no-control -- COMMAND",
-        )
+        message = f"{cage.name} names several disks, and a shell limits only that of its directory"
+        raise PagecageError(message, f"pagecage replay {cage.name} --no-control -- COMMAND")
 
 
 def _run(machine: Host, cage: Cage) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.output import OutputFormat, is_verbose, notify
+from pagecage.cli.output import OutputFormat, exclusive, is_verbose, notify
 from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, refusal_of_system
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def show_run(
 
 
 def terminal_form() -> str:
-    """Return the form for a terminal: the first screen, or all with -v."""
     return "whole" if is_verbose() else ""
 
 
@@ -94,7 +93,6 @@ def report(
 
 
 def measure(prepared: PreparedRun, form: str) -> int:
-    """Execute a run, show its report, and return the exit status."""
     from pagecage.cli.execution import execute, exit_code
 
     status = execute(prepared, notify)
@@ -127,7 +125,6 @@ class RunFormat(OutputFormat):
     claims: bool = False
 
     def given(self) -> dict[str, bool]:
-        """Return whether each form is asked for."""
         return {**super().given(), "claims": self.claims}
 
 
@@ -162,7 +159,7 @@ def show(
     form, names = output_format.form(), include or ()
     forms = {"--html": html, f"--{form}": form, "--format": format}
     if len(given := [option for option, is_given in forms.items() if is_given]) > 1:
-        raise PagecageError(f"{' and '.join(given)} are mutually exclusive", "give one of them")
+        raise exclusive(*given)
     if holds_runs(name):
         return list_(Path(name), as_json=output_format.as_json)
     with opened_folder(name) as path:

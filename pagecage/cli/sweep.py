@@ -11,10 +11,8 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli import replay_plan
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.examples import examples
-from pagecage.cli.execution import create_run
+from pagecage.cli.execution import ask_before_commands, create_run
 from pagecage.cli.host_choice import plan_on_host
-from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import (
     REPEATS,
     Dataset,
@@ -24,15 +22,16 @@ from pagecage.cli.options import (
     ServiceOptions,
     Treatments,
     definitions,
+    given_options,
 )
-from pagecage.cli.output import Json, Notify, notify, typed_command
+from pagecage.cli.output import Json, Notify, examples, notify, typed_command
 from pagecage.cli.replay_plan import replay_cages
-from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
+from pagecage.cli.run_plan import build_plan, choose_size
 from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
-from pagecage.planning.plan import Plan
+from pagecage.planning.plan import Plan, parse_treatment, plan_lines
 from pagecage.planning.sweep import (
     LimitVariation,
     cages_of,
@@ -79,16 +78,20 @@ class SweepOptions:
     replay: ReplayOptions
     served: ServiceOptions = ServiceOptions()  # noqa: RUF009 - frozen
 
+    def check(self, *, of_command: bool) -> None:
+        kind = "an experiment" if of_command else "a command after --"
+        mistaken = (self.experiment,) if of_command else (self.replay, _OF_REPLAY)
+        for option in given_options(*mistaken):
+            raise PagecageError(f"{option} applies only to {kind}", "pagecage sweep --help")
+
 
 def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of one treatment of an experiment under each value, and its host."""
-    _check(options, of_command=False)
+    options.check(of_command=False)
     if len(options.words) != 1:
-        hint = "name an experiment, or put -- before a command"
         message = f"{' '.join(options.words)!r} is not an experiment"
-        raise PagecageError(
-            message if options.words else "no experiment and no command was given", hint
-        )
+        message = message if options.words else "no experiment and no command was given"
+        raise PagecageError(message, "name an experiment, or put -- before a command")
     experiment, shared = definitions().experiment(options.words[0]), options.replay
     treatment = parse_treatment(options.experiment.treatment)
     volume = shared.volume
@@ -113,7 +116,7 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a replay of any program in one cage per value, and its host."""
-    _check(options, of_command=True)
+    options.check(of_command=True)
     shared = options.replay
     (cage,) = replay_cages([options.base], shared).values()
     vary = parse_vary(options.vary, cage)
@@ -121,19 +124,6 @@ def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tupl
     plan, host = replay_plan.plan_for(cages, options.words, shared, command, notify, options.served)
     levels = {word: level_cage(cage.name, vary.property, word) for word in vary.values}
     return _with_sweep(plan, cage.name, vary, "cage", levels), host
-
-
-def _check(options: SweepOptions, *, of_command: bool) -> None:
-    shared, defaults = options.replay, ReplayOptions()
-    if of_command:
-        given = [name for name, value in vars(options.experiment).items() if value]
-    else:
-        given = [name for name in _OF_REPLAY if getattr(shared, name) != getattr(defaults, name)]
-    if given:
-        kind = "an experiment" if of_command else "a command after --"
-        raise PagecageError(
-            f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help"
-        )
 
 
 def _with_sweep(

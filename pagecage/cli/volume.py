@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,9 +17,8 @@ from rich.table import Table
 from pagecage.agent.volume_server import CONTROL_SOCKET, send_command
 from pagecage.checkout import TOP
 from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.examples import examples
 from pagecage.cli.options import Duration, VolumeOptions, whole
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json, examples, notify
 from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_OK, HostError, PagecageError
 from pagecage.hosts.local import LocalHost
@@ -35,6 +34,7 @@ from pagecage.hosts.volume_drive import (
     served_volume,
 )
 from pagecage.model.cage import Cage, cage_to_json
+from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
@@ -79,54 +79,44 @@ def check(
         Repeats of each load, with other seeds
     """
     cage = choose_cage(name, volume, None)
-    cage = replace(dilated(cage, dilate), enforced_by="volume")
-    notify(f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(time, repeats))}")
+    cage, loads = replace(dilated(cage, dilate), enforced_by="volume"), len(_LOADS) * repeats
+    notify(f"driving {loads} loads, about {format_seconds(loads * (time + 1.0))}")
     with served_volume(TOP / "build/host/lib") as driven:
-        notify(describe_path(driven.path))
         results = list(_results(driven, cage, time, repeats))
         credits_ = list(drive_credits(driven, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
         print(json.dumps(to_json(cage, driven.path, results, credits_)))
-    else:
-        _show(results, credits_)
-    return EXIT_OK
-
-
-def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> None:
+        return EXIT_OK
     console = Console(width=max(_WIDTH, Console().width))
     console.print(table(results))
     for one in credits_:
-        console.print(describe_credits(one), soft_wrap=True)
+        console.print(_describe_credits(one), soft_wrap=True)
+    return EXIT_OK
 
 
 def _results(
     driven: DrivenVolume, cage: Cage, seconds: float, repeats: int
 ) -> Iterator[DriveResult]:
+    kind = driven.path["kind"]
+    notify(
+        "path: the volume's socket, whose latency is part of the result"
+        if kind == "socket"
+        else f"path: {kind}, whose {driven.path['latency_us']:g} us are taken off each latency"
+    )
     for repeat in range(1, repeats + 1):
-        model = without_credits(volume_model(cage, repeat))
+        model = volume_model(cage, repeat)  # with its base rates alone
+        model["limits"] = [{**limit, "credits": None} for limit in model["limits"]]
         for number, load in enumerate(_LOADS, start=1):
             if sys.stderr.isatty():
-                notify(f"  {number}/{len(_LOADS)} {describe(Load(*load))}")
+                notify(f"  {number}/{len(_LOADS)} {_describe(Load(*load))}")
             yield drive(driven, model, Load(*load), seconds)
 
 
-def total(seconds: float, repeats: int) -> float:
-    """Return the time that all loads take, in seconds."""
-    return len(_LOADS) * repeats * (seconds + 1.0)
-
-
-def without_credits(model: dict[str, Any]) -> dict[str, Any]:
-    """Return the model with its base rates alone."""
-    return {**model, "limits": [{**limit, "credits": None} for limit in model["limits"]]}
-
-
-def describe(load: Load) -> str:
-    """Return a load in short: pattern, block size and requests in flight."""
+def _describe(load: Load) -> str:
     return f"{load.pattern} {format_bytes(load.block_bytes)} x {load.depth}"
 
 
-def describe_credits(one: CreditsResult) -> str:
-    """Return the drain and the refill of a bucket in a sentence."""
+def _describe_credits(one: CreditsResult) -> str:
     if one.drain_seconds is None or one.refill_per_second is None:
         return f"credits of {one.limit}: not drained, because the burst rate was not reached"
     return (
@@ -136,19 +126,12 @@ def describe_credits(one: CreditsResult) -> str:
     )
 
 
-def describe_path(path: Mapping[str, Any]) -> str:
-    """Return the path between fio and the volume in a sentence."""
-    if path["kind"] == "socket":
-        return "path: the volume's socket, whose latency is part of the result"
-    return f"path: {path['kind']}, whose {path['latency_us']:g} us are taken off each latency"
-
-
 def to_json(
     cage: Cage,
-    path: Mapping[str, Any],
+    path: JsonView,
     results: Sequence[DriveResult],
     credits_: Sequence[CreditsResult],
-) -> dict[str, Any]:
+) -> JsonView:
     """Return a check as plain data (docs/FORMAT.md)."""
     loads = [
         asdict(result) | {"rate_error": result.rate_error, "littles_error": result.littles_error}
@@ -172,7 +155,7 @@ def table(results: Sequence[DriveResult]) -> Table:
     for result in results:
         expected, error = result.expected_per_second, result.rate_error
         shown.add_row(
-            describe(result.load),
+            _describe(result.load),
             result.limit or "latency",
             "-" if expected is None else f"{expected:,.0f}",
             f"{result.per_second:,.0f}",
@@ -183,17 +166,12 @@ def table(results: Sequence[DriveResult]) -> Table:
 
 
 def _percentile(result: DriveResult, percentile: float) -> str:
-    measured = format_us(result.percentiles_us[percentile])
-    if result.expected_percentiles_us is None:
-        return measured
-    return f"{measured} ({format_us(result.expected_percentiles_us[percentile])})"
-
-
-def format_us(microseconds: float) -> str:
-    """Return a latency in microseconds, or in milliseconds from 10 ms on."""
-    if microseconds >= 10_000:
-        return f"{microseconds / 1000:,.1f} ms"
-    return f"{microseconds:,.0f} us"
+    expected = result.expected_percentiles_us
+    both = [latencies[percentile] for latencies in (result.percentiles_us, expected) if latencies]
+    measured, *model = (
+        f"{one / 1000:,.1f} ms" if one >= 10_000 else f"{one:,.0f} us" for one in both
+    )
+    return f"{measured} ({model[0]})" if model else measured
 
 
 EventKind = Annotated[
@@ -287,7 +265,5 @@ def _control_socket() -> Path:
     for path in candidates:
         if path.exists():
             return path
-    raise HostError(
-        "no trial runs on a simulated volume now",
-        "pagecage replay CAGE --enforced-by volume -- COMMAND",
-    )
+    message = "no trial runs on a simulated volume now"
+    raise HostError(message, "pagecage replay CAGE --enforced-by volume -- COMMAND")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pagecage.agent.drivers.container import limit_options
 from pagecage.exporters.export import (
     Export,
     LostLimit,
@@ -43,6 +42,9 @@ def drop_in(cage: Cage, device: str) -> Export:
 
 
 def engine_command(engine: str, cage: Cage, device: str) -> Export:
+    """Return the command of docker-run(1) or podman-run(1)."""
+    from pagecage.agent.drivers.container import limit_options  # late: it loads the drivers
+
     words = [f"{engine} run", *limit_options(cage, device), "IMAGE"]
     return Export(" \\\n    ".join(words), tuple(_lost_by_engine(cage)))
 

@@ -1,11 +1,12 @@
-"""A plan: the treatments of an experiment and the order of their trials."""
+"""A plan: the treatments of an experiment, changed by options, and the order of their trials."""
 
 from __future__ import annotations
 
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import (
     DRIVERS,
     WITHOUT_LIMITS,
+    CommandSpec,
     Dataset,
     Trial,
     TrialData,
@@ -26,7 +29,7 @@ from pagecage.model.trial import (
     recorded_trial,
     trial_from_json,
 )
-from pagecage.units import LEAST_PAGE_BYTES, page_floor_bytes
+from pagecage.units import LEAST_PAGE_BYTES, format_bytes, format_seconds, page_floor_bytes
 
 Treatment = dict[str, str]
 
@@ -56,7 +59,6 @@ def covering(all_treatments: list[Treatment]) -> list[Treatment]:
 
 
 def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treatment]:
-    """Return the treatments that have all of these levels."""
     return [treatment for treatment in every if levels.items() <= treatment.items()]
 
 
@@ -71,7 +73,7 @@ def selected(
     return [treatment for treatment in every if treatment in chosen]
 
 
-def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, dict[str, Any]]:
+def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, Json]:
     """Return what a cage takes over from the caged levels that it replaces, such as a cold cache.
 
     The second is the table that the definition stores. Both are without the cage. Raises
@@ -92,6 +94,91 @@ def level_of_new_cage(experiment: Experiment) -> tuple[LevelTable, dict[str, Any
     return (levels[0] if names else LevelTable()), kept
 
 
+def with_cage(experiment: Experiment, *cages: str) -> Experiment:
+    """Return the experiment with these cages instead of its caged levels; the control stays."""
+    if not cages:
+        return experiment
+    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
+    if any(level.cage for table in levels.values() for level in table.values()):
+        raise PagecageError(
+            f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
+        )
+    control = tuple(name for name in experiment.factors.get("cage", ()) if name == UNCAGED)
+    new = [name for name in dict.fromkeys(cages) if name not in control]
+    level, stored = level_of_new_cage(experiment)
+    table = {name: level.model_copy(update={"cage": name}) for name in new}
+    table |= _of_names(control, experiment.levels.get("cage", {}))
+    names = (*control, *new)
+    factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
+    definition = {  # a plan stores it
+        **experiment.definition,
+        "factors": {name: list(levels) for name, levels in factors.items()},
+    }
+    if "cage" in (written := experiment.definition.get("levels", {})):
+        kept = dict.fromkeys(new, stored) | _of_names(control, written["cage"])
+        definition["levels"] = {**written, "cage": kept}
+    levels = {**levels, "cage": table}
+    return replace(experiment, levels=levels, factors=factors, definition=definition)
+
+
+def _of_names(names: Sequence[str], table: JsonView) -> Json:
+    return {name: table[name] for name in names if name in table}
+
+
+def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
+    if driver is None:
+        return experiment
+    if any(level.driver for table in experiment.levels.values() for level in table.values()):
+        raise PagecageError(f"the levels of {experiment.name} set its drivers", "remove --driver")
+    return replace(experiment, driver=driver)
+
+
+def with_ready_port(experiment: Experiment, port: int | None) -> Experiment:
+    """Return an experiment of a command whose trials end once it listens on a port."""
+    if port is None:
+        return experiment
+    others = [level for table in experiment.levels.values() for level in table.values()]
+    if experiment.workload.kind != "command" or any(level.workload for level in others):
+        raise PagecageError(
+            f"--ready-port applies to one command, and {experiment.name} measures"
+            f" {'several' if experiment.workload.kind == 'command' else 'another program'}",
+            "remove --ready-port",
+        )
+    workload = experiment.workload
+    command = replace(workload.command or CommandSpec(), ready_port=port, ready_when=None)
+    written = {**experiment.definition["workload"], "ready_port": port}
+    written.pop("ready_when", None)
+    changes = {"workload": written, "response": "ready_seconds"}
+    definition = {**experiment.definition, **changes}
+    experiment = replace(experiment, response="ready_seconds", definition=definition)
+    return replace(experiment, workload=replace(workload, command=command))
+
+
+def parse_treatment(words: Sequence[str]) -> dict[str, str]:
+    """Return the levels by factor that `--treatment` gives."""
+    for word in words:
+        if "=" not in word:
+            raise PagecageError(
+                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
+            )
+    return dict(word.split("=", 1) for word in words)
+
+
+def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
+    """Raise PagecageError unless the experiment has a treatment with all of these levels."""
+    known = [f"{name}={one}" for name, levels in experiment.factors.items() for one in levels]
+    wanted = [f"{factor}={level}" for factor, level in treatment.items()]
+    for level in wanted:
+        if level not in known:
+            message = f"--treatment: {experiment.name} has no {level}"
+            raise PagecageError(message, nearest(level, known))
+    if not with_levels(list(treatments(experiment)), treatment):
+        raise PagecageError(
+            f"--treatment: {experiment.name} excludes {' and '.join(wanted)}",
+            f"see its treatments: pagecage run {experiment.name} --dry-run",
+        )
+
+
 PLAN_VERSION = 1
 _NAME_LENGTH = 100
 _SETUP_SECONDS = 120.0  # for a workload to get ready and to end, besides its measured part
@@ -103,7 +190,7 @@ class Plan:
 
     run_id: str
     trials: tuple[Trial, ...]
-    document: Mapping[str, Any]
+    document: JsonView
 
     @cached_property
     def sha256(self) -> str:
@@ -137,17 +224,16 @@ class PlanOptions:
     budget_seconds: float | None = None
     expected_seconds: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the part of a plan's document that repeats these options."""
-        optional = {"treatment", "budget_seconds", "expected_seconds"}
-        left_out = {"default_driver"} | {name for name in optional if not vars(self)[name]}
+        optional = ("treatment", "budget_seconds", "expected_seconds")
+        left_out = {"default_driver", *(name for name in optional if not vars(self)[name])}
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
 
 def make_trials(
     experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions
 ) -> tuple[Trial, ...]:
-    """Return all trials in the order in which they run."""
     shuffle = random.Random(options.seed)
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
@@ -156,18 +242,14 @@ def make_trials(
         shuffle.shuffle(block)
         for treatment in block:
             name = names[tuple(treatment.values())]
-            trial = _make_trial(experiment, cages, options, treatment)
             # Without dashes, because a dash in a unit's name nests slices.
-            trial_id = f"r{repeat}_{name}" if name else f"r{repeat}"
-            place = len(trials)
-            trials.append(
-                replace(trial, trial_id=trial_id, repeat=repeat, block=repeat, position=place)
-            )
+            place: Json = {"trial_id": f"r{repeat}_{name}" if name else f"r{repeat}"}
+            place |= {"repeat": repeat, "block": repeat, "position": len(trials)}
+            trials.append(_make_trial(experiment, cages, options, treatment, place))
     return tuple(trials)
 
 
 def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
-    """Return a readable name for each treatment."""
     words = {
         tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values())
         for t in all_treatments
@@ -182,7 +264,11 @@ def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
 
 
 def _make_trial(
-    experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions, treatment: Treatment
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    options: PlanOptions,
+    treatment: Treatment,
+    place: JsonView,
 ) -> Trial:
     size = experiment.sizes[options.size]
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
@@ -194,13 +280,11 @@ def _make_trial(
     timeout_seconds = workload.command.timeout_seconds if workload.command else None
     stored = next((level for level in reversed(levels) if level.storage), None)
     dirty = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    memory = _last(levels, "machine_memory_bytes")
     return Trial(
-        trial_id="",
         experiment=experiment.name,
         treatment=treatment,
-        repeat=0,
-        block=0,
-        position=0,
+        **place,
         workload=workload,
         cage=cage,
         cache=_last(levels, "cache") or "any",
@@ -211,7 +295,9 @@ def _make_trial(
         files=files,
         before=_last(levels, "before"),
         **_shared(experiment, stored),
-        machine_memory_bytes=_machine_memory_bytes(levels, total_bytes),
+        machine_memory_bytes=page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
+        if isinstance(memory, DatasetFraction)
+        else memory,
         dirty_limits={name: value for name, value in dirty.items() if value is not None},
         writes_bytes=size.writes or 0,
         driver=_driver(levels, experiment, cage, options.default_driver),
@@ -225,7 +311,7 @@ def _dataset(total_bytes: int, files: int, fill: str) -> Dataset:
     return Dataset(size - size % LEAST_PAGE_BYTES if fill == "index" else size, fill=fill)
 
 
-def _shared(experiment: Experiment, stored: LevelTable | None) -> dict[str, Any]:
+def _shared(experiment: Experiment, stored: LevelTable | None) -> Json:
     names = ("collectors", "own_collectors", "packages", "conditions")
     fields = {name: getattr(experiment, name) for name in names}
     if stored:
@@ -271,22 +357,15 @@ def _workload(experiment: Experiment, levels: list[LevelTable], size: SizeTable)
     return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
 
 
-def _machine_memory_bytes(levels: list[LevelTable], total_bytes: int | None) -> int | None:
-    memory: int | DatasetFraction | None = _last(levels, "machine_memory_bytes")
-    if isinstance(memory, DatasetFraction):
-        return page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
-    return memory
-
-
 def make_plan(
     run_id: str,
     experiment: Experiment,
     cages: Mapping[str, Cage],
     options: PlanOptions,
     command: str,
-    harness: Mapping[str, Any],
-    replay: Mapping[str, Any] | None = None,
-    copies: Mapping[str, Any] | None = None,
+    harness: JsonView,
+    replay: JsonView | None = None,
+    copies: JsonView | None = None,
 ) -> Plan:
     """Return the plan with its document (docs/FORMAT.md).
 
@@ -313,12 +392,12 @@ def make_plan(
     return Plan(run_id, trials, document)
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan) -> Json:
     """Return plan.json: the document and its hash."""
     return {**plan.document, "plan_sha256": plan.sha256}
 
 
-def plan_from_json(data: Mapping[str, Any]) -> Plan:
+def plan_from_json(data: JsonView) -> Plan:
     """Return the plan from plan.json, without a check of the hash."""
     document = {key: value for key, value in data.items() if key != "plan_sha256"}
     return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
@@ -332,3 +411,66 @@ def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
         groups = itertools.groupby(trials, key=lambda trial: trial.block)
         return [tuple(group) for _, group in groups]
     return [trials] if trials else []
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield a summary of the plan, then one line per trial, in order."""
+    document = plan.document
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    sizes = (
+        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
+        for files, size in sorted(datasets)
+    )
+    count, repeats = len(plan.trials), document["repeats"]
+    yield (
+        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
+        " treatment"
+    )
+    if document.get("until_ci"):
+        yield (
+            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
+            " median"
+        )
+    yield (
+        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
+    )
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield from _service_lines(plan)
+    yield ""
+    for trial in plan.trials:
+        yield (
+            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
+            f" {trial.cache:<9} {_limits(trial.cage)}"
+        )
+
+
+def _service_lines(plan: Plan) -> Iterator[str]:
+    workloads: list[Workload] = []
+    for workload in (trial.workload for trial in plan.trials):
+        service, settings = workload.service, workload.command
+        if service is None or settings is None or workload in workloads:
+            continue
+        workloads.append(workload)
+        serves = f"prints {settings.ready_when!r}"
+        if settings.ready_port is not None:
+            serves = f"listens on port {settings.ready_port}"
+        server = shlex.join([workload.program, *workload.arguments])
+        yield f"server {server}, ready when it {serves}"
+        times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
+        before = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
+        after = f", after {' and '.join(before)}" if before else ""
+        yield f"load {shlex.join(service.load)}{after}"
+        yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
+
+
+def _limits(cage: Cage) -> str:
+    disks = {"": cage.properties}
+    disks |= {f"; disk {name}: ": disk.properties for name, disk in cage.disks.items()}
+    limits = "".join(
+        name + (" ".join(f"{key}={value}" for key, value in one.items()) or "no limits")
+        for name, one in disks.items()
+    )
+    if not cage.is_volume:
+        return limits
+    slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
+    return f"{limits} (I/O by a simulated volume{slower})"

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import UNCAGED
+from pagecage.model.json_codec import Json
 from pagecage.model.services import ServiceSpec, is_better_if_higher
 from pagecage.model.trial import CommandSpec, TrialData, Workload, recorded_command
 from pagecage.whole_files import json_sha256
@@ -95,8 +95,11 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
     )
 
 
-def _definition(replay: ReplaySpec) -> dict[str, Any]:
+def _definition(replay: ReplaySpec) -> Json:
     service, driver, conditions = replay.service, replay.driver, replay.conditions
+    columns = {name.replace("_", " "): name for name in service.metrics} if service else {}
+    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
+    table = {"title": "Figures of the load", "columns": columns}
     return {
         "question": _question(replay),
         "workload": {
@@ -113,7 +116,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "sizes": {SIZE: {}},
         "claims": [],
         "findings": list(_findings(replay)) if UNCAGED in replay.cages else [],
-        **({"tables": [_table(service)]} if service else {}),
+        **({"tables": [table]} if service else {}),
         **({"driver": driver} if driver else {}),
         **({"conditions": list(conditions)} if conditions else {}),
     }
@@ -129,30 +132,17 @@ def _question(replay: ReplaySpec) -> str:
     return f"How long does {replay.subject} take {until} in {cages}?"
 
 
-def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
+def _load_to_json(service: ServiceSpec) -> Json:
     metrics = {
         name: one.pattern
         if one.higher_is_better is None
         else {"pattern": one.pattern, "higher_is_better": one.higher_is_better}
         for name, one in service.metrics.items()
     }
-    return {
-        "load": list(service.load),
-        "metrics": metrics,
-        "warm_up_seconds": service.warm_up_seconds,
-        "settle_seconds": service.settle_seconds,
-        "ready_timeout_seconds": service.ready_timeout_seconds,
-        "stop_signal": service.stop_signal,
-    }
+    return {**vars(service), "load": list(service.load), "metrics": metrics}
 
 
-def _table(service: ServiceSpec) -> dict[str, Any]:
-    columns = {name.replace("_", " "): name for name in service.metrics}
-    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
-    return {"title": "Figures of the load", "columns": columns}
-
-
-def _findings(replay: ReplaySpec) -> Iterator[dict[str, Any]]:
+def _findings(replay: ReplaySpec) -> Iterator[Json]:
     """Yield each cage against the control: its time, or each metric and the start of a service."""
     metrics = replay.service.metrics if replay.service else {}
     for cage in (cage for cage in replay.cages if cage != UNCAGED):

@@ -6,13 +6,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
+from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
-from pagecage.model.volume_model import mean_us_at_size
-from pagecage.units import BLOCK_BYTES, KIB, exact_size, format_bytes, format_hours
+from pagecage.model.volume_model import mean_us_at_size, volume_limits
+from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, format_hours
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
 _LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
@@ -43,6 +44,33 @@ WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
 """Size of the larger of the two reads of a DiskSpeed."""
 
 
+EMULATED_IOPS = 1000
+EMULATED_BYTES_PER_SECOND = 48 * MIB
+"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
+EMULATED_DISK = DiskSpeed(
+    EMULATED_BYTES_PER_SECOND,
+    EMULATED_BYTES_PER_SECOND,
+    1 / EMULATED_IOPS,
+    1 / EMULATED_IOPS + 128 * KIB / EMULATED_BYTES_PER_SECOND,
+    trial_seconds=4.0,
+)
+
+
+def each_disk(cage: Cage) -> list[Cage]:
+    return [cage, *map(cage.on_disk, cage.disks)]
+
+
+def fitting_dilation(cage: Cage) -> float:
+    """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
+    factors = [
+        (limit.burst_per_second or limit.per_second)
+        / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
+        for one in each_disk(cage)
+        for limit in volume_limits(one)
+    ]
+    return float(max(1, math.ceil(max(factors, default=1.0))))
+
+
 def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
     """Return the estimated time in which the datasets of trials are made, each of them once."""
     datasets = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
@@ -51,23 +79,18 @@ def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
 
 def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
     """Return the estimated duration of one trial whose datasets exist."""
-    fixed = disk.trial_seconds
+    fixed, words = disk.trial_seconds, trial.workload.arguments
     if trial.cache == "resident":
         fixed += trial.dataset_bytes / disk.read_bytes_per_second
-    measured = min(_measured_seconds(trial, disk), trial.max_seconds or math.inf)
-    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
-
-
-def _measured_seconds(trial: Trial, disk: DiskSpeed) -> float:
-    words = trial.workload.arguments
     if "time_based=1" in words:
-        return trial.max_seconds or 0.0
-    passes = float(_value(words, "--passes") or 1)
-    cpu = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
-    if trial.cache == "resident" and _value(words, "--source") != "heap":
-        return passes * cpu
-    reads, size_bytes = _reads(trial)
-    return passes * max(cpu, _disk_seconds(trial, disk, reads, size_bytes))
+        measured = trial.max_seconds or 0.0
+    else:
+        one_pass = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
+        if trial.cache != "resident" or _value(words, "--source") == "heap":
+            one_pass = max(one_pass, _disk_seconds(trial, disk, *_reads(trial)))
+        measured = float(_value(words, "--passes") or 1) * one_pass
+    measured = min(measured, trial.max_seconds or math.inf)
+    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
 
 
 def _reads(trial: Trial) -> tuple[float, float]:
@@ -159,12 +182,11 @@ def fitting_size(
         return making + block * wanted(experiment, size)
 
     full = seconds(experiment, "full")
-    smallest = (experiment, "smoke")
-    for candidate in _candidates(experiment):
-        taken = full if candidate[1] == "full" else seconds(*candidate)
-        smallest = candidate
+    smallest = smoke = (experiment, "smoke")
+    for smallest in _candidates(experiment):
+        taken = full if smallest[1] == "full" else seconds(*smallest)
         if taken <= most_seconds:
-            return _chosen(*candidate, wanted(*candidate), taken, full)
+            return _chosen(*smallest, wanted(*smallest), taken, full)
     if repeats is None:
         making, block = estimate(*smallest)
         if (fit := math.floor((most_seconds - making) / block)) >= 1:
@@ -172,7 +194,6 @@ def fitting_size(
             planned = wanted(*smallest)
             less = f"{fit} repeats, because {planned} take {_about(making + planned * block)}; "
             return replace(found, reason=less + found.reason)
-    smoke = (experiment, "smoke")
     return _chosen(*smoke, wanted(*smoke), seconds(*smoke), full)
 
 
@@ -180,12 +201,10 @@ def _chosen(
     experiment: Experiment, size: str, repeats: int, seconds: float, full_seconds: float
 ) -> FittingSize:
     published = " as published" if experiment.claims else ""
-    reason = f"{_about(seconds)} at {_extent(experiment, size)}"
-    if size == "full":
-        reason += published
-    else:
-        extent = _extent(experiment, "full")
-        reason += f"; SIZE=full is {extent}{published}, {_about(full_seconds)}"
+    extent, full = (format_bytes(experiment.sizes[s].total_bytes or 0) for s in (size, "full"))
+    reason = f"{_about(seconds)} at {extent}"
+    more = f"; SIZE=full is {full}{published}, {_about(full_seconds)}"
+    reason += published if size == "full" else more
     return FittingSize(experiment, size, repeats, seconds, reason)
 
 
@@ -193,27 +212,19 @@ def _about(seconds: float) -> str:
     return f"about {format_hours(seconds)}"
 
 
-def _extent(experiment: Experiment, size: str) -> str:
-    return format_bytes(experiment.sizes[size].total_bytes or 0)
-
-
 def _candidates(experiment: Experiment) -> Iterator[tuple[Experiment, str]]:
     """Yield the sizes from the largest to the smallest, those between the definition's included."""
     default = experiment.sizes["default"]
     for larger, smaller in zip(SIZES, (*SIZES[1:], SIZES[-1]), strict=True):
         size = experiment.sizes[larger]
+        design = size if larger == "full" else default
+        kept = {"repeats": design.repeats, "treatments": design.treatments}
         if larger in ("full", "default"):
             yield experiment, larger
         else:
-            yield _with_size(experiment, _in_design(size, default), larger)
+            yield _with_size(experiment, size.model_copy(update=kept), larger)
         for between in _between(size, experiment.sizes[smaller]):
-            design = size if larger == "full" else default
-            yield _with_size(experiment, _in_design(between, design), larger)
-
-
-def _in_design(size: SizeTable, design: SizeTable) -> SizeTable:
-    kept = {"repeats": design.repeats, "treatments": design.treatments}
-    return size.model_copy(update=kept)
+            yield _with_size(experiment, between.model_copy(update=kept), larger)
 
 
 def _between(larger: SizeTable, smaller: SizeTable) -> Iterator[SizeTable]:
@@ -238,7 +249,7 @@ def _with_size(experiment: Experiment, size: SizeTable, like: str) -> tuple[Expe
     """Return the experiment with another size, and its name: the size of all its files."""
     name = exact_size(size.total_bytes or 0)
     tables = dict(experiment.definition.get("sizes", {}))
-    values: dict[str, Any] = {
+    values: Json = {
         "dataset": exact_size(size.dataset or 0),
         "max_seconds": size.max_seconds,
         "repeats": size.repeats,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
+from pagecage.model.json_codec import Json, JsonView
 from pagecage.planning.plan import level_of_new_cage
 from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
@@ -32,10 +32,8 @@ def parse_vary(text: str, cage: Cage) -> LimitVariation:
     """Parse the value of `--vary`, such as `IOReadIOPSMax=500,1000`, for this cage."""
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:
-        raise PagecageError(
-            f"--vary: {text!r} does not name a limit",
-            f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}",
-        )
+        message = f"--vary: {text!r} does not name a limit"
+        raise PagecageError(message, f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}")
     values = {word: _value(prop, word) for word in listed.replace(" ", "").split(",") if word}
     present = cage.properties.get(prop)
     own = next((word for word, value in values.items() if value == present), None)
@@ -47,10 +45,8 @@ def parse_vary(text: str, cage: Cage) -> LimitVariation:
             f"--vary: {len(values)} values are too many", f"give at most {_MOST_VALUES}"
         )
     if len(values) < 2 or len(set(values.values())) < len(values):
-        raise PagecageError(
-            f"--vary: {text!r} has too few different values",
-            f"give two or more, as in {_example(prop)}",
-        )
+        message = f"--vary: {text!r} has too few different values"
+        raise PagecageError(message, f"give two or more, as in {_example(prop)}")
     return LimitVariation(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
 
 
@@ -72,10 +68,8 @@ def _value(prop: str, word: str) -> int:
             )
         return size_bytes
     if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
-        raise PagecageError(
-            f"{where}: {word!r} is not a positive number",
-            "write plain numbers, as in 500,1000,2000",
-        )
+        message = f"{where}: {word!r} is not a positive number"
+        raise PagecageError(message, "write plain numbers, as in 500,1000,2000")
     return int(word)
 
 
@@ -88,17 +82,14 @@ def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
     cages = {}
     for word, value in vary.values.items():
         if bucket and value >= bucket.rate:
-            raise PagecageError(
-                f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}",
-                f"give values below {bucket.rate}",
-            )
+            message = f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}"
+            raise PagecageError(message, f"give values below {bucket.rate}")
         name = level_cage(cage.name, prop, word)
         cages[name] = replace(cage, name=name, properties={**cage.properties, prop: value})
     return cages
 
 
 def level_cage(name: str, prop: str, word: str) -> str:
-    """Return the name of a cage with one value of the varied limit."""
     return f"{name}, {prop} {word}"
 
 
@@ -133,16 +124,12 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
     for name, level in chosen.items():
         if level not in factors.get(name, ()):
             known = [f"{factor}={word}" for factor, levels in factors.items() for word in levels]
-            raise PagecageError(
-                f"--treatment: {experiment.name} has no {name}={level}",
-                f"known: {', '.join(known)}",
-            )
+            message = f"--treatment: {experiment.name} has no {name}={level}"
+            raise PagecageError(message, f"known: {', '.join(known)}")
     for name, levels in factors.items():
         if name not in chosen and len(levels) > 1:
-            raise PagecageError(
-                f"{experiment.name} has several {name}s",
-                f"choose one: --treatment {name}={levels[0]}",
-            )
+            message = f"{experiment.name} has several {name}s"
+            raise PagecageError(message, f"choose one: --treatment {name}={levels[0]}")
         if any(level.cage for level in experiment.levels.get(name, {}).values()):
             raise PagecageError(
                 f"{experiment.name} sets its cages in its levels", "sweep another experiment"
@@ -155,8 +142,8 @@ def _definition(
     factors: Mapping[str, tuple[str, ...]],
     vary: LimitVariation,
     cage: str,
-    stored: Mapping[str, Any],
-) -> dict[str, Any]:
+    stored: JsonView,
+) -> Json:
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
     how = "How does {} fare" if experiment.workload.service else "How long does {} take"

@@ -27,8 +27,7 @@ _STYLES: dict[Tone, str] = {
 
 
 MOST_LINES = 26
-"""Lines of a report that is not asked for as a whole: a screen of 30 with what is printed around.
-"""
+"""Lines of a report that is not asked for as a whole, on a screen of 30 with other output."""
 _FEWEST_ROWS = 3
 _BAR_COLUMNS = 30
 
@@ -52,29 +51,23 @@ def terminal_text(report: Report, *, whole: bool = False) -> str:
         hint = Paragraph("-v prints the rest", tone="soft")
         report = replace(report, blocks=(*report.blocks, hint))
     shown = text(report)
-    for shorten in (_without_more_details, _without_bars):
-        if _excess(shown) > 0:
-            report = replace(report, blocks=tuple(map(shorten, report.blocks)))
+    for kind in (Table, Strip):  # first the details beyond a line in each cell, then the bars
+        if shown.count("\n") > MOST_LINES:
+            blocks = (_shorter(one) if isinstance(one, kind) else one for one in report.blocks)
+            report = replace(report, blocks=tuple(blocks))
             shown = text(report)
-    while (excess := _excess(shown)) > 0 and (shorter := _with_fewer_rows(report, excess)):
+    while (excess := shown.count("\n") - MOST_LINES) > 0 and (
+        shorter := _with_fewer_rows(report, excess)
+    ):
         report, shown = shorter, text(shorter)
     return shown
 
 
-def _excess(text: str) -> int:
-    return text.count("\n") - MOST_LINES
-
-
-def _without_more_details(block: Block) -> Block:
-    """Return a table whose cells have one line of details at most."""
-    if not isinstance(block, Table):
-        return block
+def _shorter(block: Table | Strip) -> Block:
+    if isinstance(block, Strip):
+        return replace(block, chart=None)
     rows = ([replace(c, detail=c.detail.partition("\n")[0]) for c in row] for row in block.rows)
     return replace(block, rows=tuple(map(tuple, rows)))
-
-
-def _without_bars(block: Block) -> Block:
-    return replace(block, chart=None) if isinstance(block, Strip) else block
 
 
 def _with_fewer_rows(report: Report, excess: int) -> Report | None:

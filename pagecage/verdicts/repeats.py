@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pagecage.model.record import Record
 from pagecage.model.trial import SAME_OUTPUT
 from pagecage.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:  # options need the bounds alone
+    from pagecage.model.record import Record
 
 CONFIDENCE = 0.95
 MOST_REPEATS = 10_000

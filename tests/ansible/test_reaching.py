@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pagecage.ansible import HostResult
-from pagecage.cli.provision import provision
+from pagecage.cli.host import provision
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 from pagecage.process import run, spawn

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.cli.export import import_
-from pagecage.cli.predict_page import stored_treatments
+from pagecage.cli.predict import stored_treatments
 from pagecage.errors import PagecageError
 from pagecage.model.record import read_records
 from pagecage.runner.run_folder import RunFolder

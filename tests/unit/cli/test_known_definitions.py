@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.execution import ask_before_commands
 from pagecage.definitions import known
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.known import command_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.data.load import load_run
-from pagecage.cli.resume import excluded_trials
+from pagecage.cli.execution import excluded_trials
 from pagecage.runner.run_folder import RunFolder
 from tests.fixtures.small_runs import unpacked
 

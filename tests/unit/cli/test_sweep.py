@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pagecage.cli.execution import require_same_definition
 from pagecage.cli.options import ReplayOptions
-from pagecage.cli.resume import require_same_definition
 from pagecage.cli.sweep import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost

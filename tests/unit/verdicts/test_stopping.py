@@ -11,7 +11,7 @@ from typing import Any
 
 from analysis.cells import stopping_rule_status
 from analysis.data.load import load_run
-from pagecage.cli.predict_page import SourceTrial, stored_treatments
+from pagecage.cli.predict import SourceTrial, stored_treatments
 from pagecage.memory_search.rounds import measured_levels, with_rounds
 from pagecage.model.run_files import read_plan
 from pagecage.runner.run_folder import RunFolder
@@ -86,6 +86,6 @@ def test_a_prediction_rests_on_included_trials(tmp_path: Path) -> None:
 
 
 def source(path: Path, levels: dict[str, str]) -> SourceTrial:
-    [one] = stored_treatments(str(path), levels).treatments
+    _, [one] = stored_treatments(str(path), levels)
     assert one.source is not None
     return one.source
