@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import UNREADABLE, PagecageError
-from pagecage.importers.compose import block_limits as docker_blocks
-from pagecage.importers.compose import cpu_limits, memory_limits
+from pagecage.importers.docker import block_limits as docker_blocks
+from pagecage.importers.docker import cpu_limits, memory_limits
 from pagecage.importers.result import BlockLimit, ImportedLimit
 from pagecage.importers.systemd import UnitProperties, single_limits
 from pagecage.importers.systemd import block_limits as systemd_blocks
