@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -239,7 +238,7 @@ def _with_steady_rates(record: Record, windows: Sequence[Window], series: Rows) 
     if not windows or not (within := record.measured) or cap_changes(record):
         return list(windows)
     rows = [row for row in series if within.holds(row["t"])]
-    pairs = list(pairwise(rows))
+    pairs = list(zip(rows, rows[1:]))  # noqa: B905, RUF007 - of Python 3.10
     period, portions = median([b["t"] - a["t"] for a, b in pairs] or [0.0]), dict[str, float]()
     for prop, key in IO_STAT_KEY.items():
         grown = [b["io"].get(key, 0) - a["io"].get(key, 0) for a, b in pairs]
