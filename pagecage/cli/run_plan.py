@@ -28,7 +28,7 @@ from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host, SizedHost
-from pagecage.hosts.local import ASSUMED, LocalHost
+from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import (
     Plan,
@@ -44,6 +44,7 @@ from pagecage.planning.plan import (
     with_ready_port,
 )
 from pagecage.planning.size import (
+    ASSUMED,
     DEFAULT_BUDGET_SECONDS,
     EMULATED_DISK,
     FittingSize,

@@ -26,7 +26,7 @@ from pagecage.model.cage import DATA_DISK
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages
-from pagecage.planning.size import WINDOW_BYTES, DiskSpeed
+from pagecage.planning.size import ASSUMED, WINDOW_BYTES, DiskSpeed
 from pagecage.units import BLOCK_BYTES, MIB, format_bytes
 from pagecage.whole_files import write_whole
 
@@ -191,8 +191,6 @@ def _spool_dir(uid: int, runtime: Path) -> str:
     return f"{runtime}/pagecage" if runtime.is_dir() else f"{tempfile.gettempdir()}/pagecage-{uid}"
 
 
-ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
-"""The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
 _PROBED_BYTES = 128 * MIB
 _CHUNK_BYTES = MIB
 _MOST_SECONDS = 1.0  # per rate

@@ -44,6 +44,8 @@ WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
 """Size of the larger of the two reads of a DiskSpeed."""
 
 
+ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
+"""The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
 EMULATED_IOPS = 1000
 EMULATED_BYTES_PER_SECOND = 48 * MIB
 """I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
@@ -270,9 +272,16 @@ _DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
 
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
-    """Return a first estimate of the duration of trials."""
-    total = 0.0
+    """Return a first estimate of the duration of trials, on a disk that was not probed.
+
+    A workload that reads datasets is estimated by its reads, and any other by its longest time.
+    """
+    disk = replace(ASSUMED, trial_seconds=_OVERHEAD_SECONDS)
+    reading = [trial for trial in trials if trial.datasets and not trial.workload.service]
+    total = making_seconds(reading, disk) + sum(trial_seconds(trial, disk) for trial in reading)
     for trial in trials:
+        if trial.datasets and not trial.workload.service:
+            continue
         service = trial.workload.service
         load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
         total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)

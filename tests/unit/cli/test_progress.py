@@ -91,6 +91,7 @@ def test_the_first_guess_grows_with_the_plan() -> None:
 
 def test_the_first_guess_has_the_load_of_a_server() -> None:
     served = ServiceSpec(("load",), warm_up_seconds=10, settle_seconds=5)
-    plain, *_ = make_trials(BASE, CAGES, CHOICES)
+    first, *_ = make_trials(BASE, CAGES, CHOICES)
+    plain = replace(first, dataset=None)
     server = replace(plain, workload=replace(plain.workload, service=served))
     assert expected_seconds((server,)) - expected_seconds((plain,)) == 15 + LOAD_SECONDS
