@@ -124,7 +124,7 @@ def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str
     if redacted:
         texts = {path: _decode(data) for path, data in contents.items()}
         left_out += [{"path": path, "why": _BINARY} for path in texts if texts[path] is None]
-        known = {path: text for path, text in texts.items() if text}
+        known = {path: text for path, text in texts.items() if text is not None}
         contents, redactor = _redact(known, plan, keep)
         redactions, kept = redactor.counts(), dict(sorted(redactor.kept.items()))
     files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}

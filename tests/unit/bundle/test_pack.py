@@ -86,6 +86,15 @@ def test_what_is_not_redacted_is_whole(run, tmp_path):
     assert b"db-17" in next(data for name, data in files.items() if name.endswith("sar.bin"))
 
 
+def test_an_empty_trace_is_packed(run, tmp_path):
+    """fio's mmap engine leaves fio_slat.log empty; without it, the trial lacks a trace."""
+    trial = next((run / "trials").iterdir())
+    (trial / "fio_slat.log").touch()
+    manifest = pack(run, tmp_path / "given.zip")
+    assert contents(tmp_path / "given.zip")[f"trials/{trial.name}/fio_slat.log"] == b""
+    assert all("fio_slat" not in entry["path"] for entry in manifest["left_out"])
+
+
 def test_the_crate_lists_every_file_with_its_hash(run, tmp_path):
     pack(run, tmp_path / "given.zip")
     files = contents(tmp_path / "given.zip")
