@@ -66,7 +66,18 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def tracer(folder: Path, tracefs: None) -> Iterator[FaultTracer]:
+def files(folder: Path) -> dict[str, Path]:
+    """A file for each way to read, written before the tracer counts additions to the page cache."""
+    made = {advice: folder / advice for advice in ("plain", "advised")}
+    for path in made.values():
+        with path.open("wb") as file:
+            file.write(os.urandom(SIZE_BYTES))
+            os.fsync(file.fileno())
+    return made
+
+
+@pytest.fixture(scope="module")
+def tracer(folder: Path, files: dict[str, Path], tracefs: None) -> Iterator[FaultTracer]:
     made = FaultTracer(folder, ToolProcesses(folder))
     made.start()
     assert made.reason is None
@@ -75,13 +86,9 @@ def tracer(folder: Path, tracefs: None) -> Iterator[FaultTracer]:
 
 
 @pytest.fixture(scope="module", params=["plain", "advised"])
-def read(request: pytest.FixtureRequest, folder: Path, tracer: FaultTracer) -> Read:
-    """The reads of a cold file, of which each has an inode of its own in the trace."""
-    file = folder / request.param
-    with file.open("wb") as made:
-        made.write(os.urandom(SIZE_BYTES))
-        os.fsync(made.fileno())
-    return Read(request.param, *traced(tracer, file, request.param))
+def read(request: pytest.FixtureRequest, files: dict[str, Path], tracer: FaultTracer) -> Read:
+    """The reads of a cold file, which has an inode of its own in the trace."""
+    return Read(request.param, *traced(tracer, files[request.param], request.param))
 
 
 @dataclass(frozen=True)

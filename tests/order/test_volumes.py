@@ -385,7 +385,7 @@ def test_a_disk_that_the_host_lacks(machine: Machine) -> None:
 
 def test_one_disk_under_two_names(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel would keep one limit for both."""
-    monkeypatch.setattr(Machine, "other", machine.data / "log")
+    monkeypatch.setattr(machine, "other", machine.data / "log")
     record = carry_out(machine, make_trial(cage=APART, collectors=()))
     [missed] = record.missed_requirements
     assert missed.requirement == "other_disk"
