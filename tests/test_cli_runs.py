@@ -163,6 +163,16 @@ def compared(folders, fail_if, include, *_, **__):
     ]
 
 
+def test_a_run_comes_before_a_file_of_its_name(top: Path, planned: Path) -> None:
+    """A project's experiment has the name of its program, a file that is not a baseline."""
+    (top / "smoke").write_text("#!/bin/sh\n")
+    (top / "analysis/results.py").write_text(
+        "def judged(run, *_):\n    return f'judged {run}\\n', 0\n"
+    )
+    done = pagecage(top, "compare", "smoke", "--fail-if", "time < 1s")
+    assert done.stdout == f"judged {planned}\n", done.stderr
+
+
 def test_trials_are_included_only_in_a_comparison(top: Path) -> None:
     refused(top, "run", "smoke", "--include", "host_quiet")
 

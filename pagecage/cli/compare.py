@@ -113,10 +113,12 @@ def _compare(
 
 
 def run_or_baseline(name: str) -> Path:
-    from pagecage.runner.run_folder import find_run, path_exists
+    from pagecage.runner.run_folder import find_run, path_exists, run_paths
 
     path = Path(name)
-    if path_exists(path) and path.is_file():
+    # `pagecage init -- ./server` names the experiment after a file of the folder.
+    is_run = any(path_exists(place / "plan.json") for place in run_paths(RUNS, name))
+    if not is_run and path_exists(path) and path.is_file():
         return path.resolve()
     return find_run(RUNS, name).path
 
