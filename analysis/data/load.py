@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
+from pagecage.bundle.unpack import unpacked
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
@@ -383,8 +382,7 @@ def opened(source: Path) -> Iterator[Path]:
     if not source.is_file():
         yield source
         return
-    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
-        unpack(source, folder := Path(scratch) / source.name.removesuffix(SUFFIX))
+    with unpacked(source, source.name.removesuffix(SUFFIX)) as (folder, _):
         yield folder
 
 

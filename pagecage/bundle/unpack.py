@@ -73,7 +73,7 @@ def unpack(bundle: Path, folder: Path) -> Manifest:
 
 
 @contextmanager
-def unpacked(bundle: Path, name: str = "run") -> Iterator[Path]:
+def unpacked(bundle: Path, name: str = "run") -> Iterator[tuple[Path, Manifest]]:
     """Unpack a bundle to a folder of this name in a temporary one, which ends with the context.
 
     Errors raised within the context name the bundle, not the folder.
@@ -81,8 +81,7 @@ def unpacked(bundle: Path, name: str = "run") -> Iterator[Path]:
     with TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
         folder = Path(scratch, name)
         try:
-            unpack(bundle, folder)
-            yield folder
+            yield folder, unpack(bundle, folder)
         except PagecageError as error:
             message, hint = (
                 text.replace(str(folder), str(bundle)) for text in (error.message, error.hint)

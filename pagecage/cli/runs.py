@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from cyclopts import App
 
 from pagecage.bundle.pack import SUFFIX
-from pagecage.bundle.unpack import unpack
+from pagecage.bundle.unpack import unpacked
 from pagecage.checkout import RUNS
 from pagecage.cli.cage_page import console, print_rows
 from pagecage.cli.options import ExistingFolder, shown
@@ -37,23 +36,13 @@ BUNDLED = "bundle"
 
 @contextmanager
 def opened_run(name: str) -> Iterator[tuple[RunFolder, str]]:
-    """Yield a run and its id: of the project, in a folder anywhere, or in a bundle.
-
-    An error names the bundle, not the temporary folder to which it is unpacked.
-    """
+    """Yield a run and its id: of the project, in a folder anywhere, or in a bundle."""
     if not path_exists(Path(name)) or not Path(name).is_file():
         found = find_run(RUNS, name)
         yield found, found.path.name
         return
-    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
-        folder = Path(scratch) / BUNDLED
-        try:
-            yield RunFolder(folder), unpack(Path(name), folder)["run_id"]
-        except PagecageError as error:
-            message, hint = (
-                text.replace(str(folder), name) for text in (error.message, error.hint)
-            )
-            raise PagecageError(message, hint, error.exit_code) from None
+    with unpacked(Path(name), BUNDLED) as (folder, manifest):
+        yield RunFolder(folder), manifest["run_id"]
 
 
 @contextmanager

@@ -181,6 +181,6 @@ def spoken_with(argv: list[str]) -> None:
     assert process.wait_for("end", deadline=time.monotonic() + 30)
     assert process.finish() == 0, process.tail.last_line()
     assert process.breach is None
-    assert (process.conversation.end["bytes"], process.end["blocks"]) == (300_000, 5)
+    assert (process.conversation.end["bytes"], process.conversation.end["blocks"]) == (300_000, 5)
     assert process.conversation.end["covered_fraction"] == 1
     assert process.conversation.end["response"]["slowest_block_us"] > 0
