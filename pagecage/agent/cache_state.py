@@ -30,7 +30,12 @@ _LOAD_PASSES = 5
 
 
 def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> Json:
-    """Return the `cache` of the record. Raises NotPrepared if the state was not reached."""
+    """Evict or load the files and measure the result, and that of caches below the file system.
+
+    Returns the evidence of the record's `cache`. Raises NotPrepared if the state was not reached.
+    Before a setup step the files are only evicted; the step loads them, and `resident` is proven
+    after it.
+    """
     state, fills_itself = run.trial.cache, run.trial.before is None
     files, evidence = program_files.paths, {"requested": run.trial.cache, "charged_to": None}
     run.keep("cache", **evidence)

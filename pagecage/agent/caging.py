@@ -51,7 +51,11 @@ class ProgramFiles:
 
 
 def prepare_driver(run: TrialRun) -> tuple[Driver, Json]:
-    """Return the driver, ready, and what it has prepared. Raises RequirementMissed."""
+    """Return the driver, ready to run the workload, and what it has prepared.
+
+    Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
+    since its start would disturb the measurement.
+    """
     session, name, command = run.session, run.trial.driver, run.trial.workload.command
     asks = partial(ask, session.stream, session.inbox)
     image = command.image if command else None
@@ -66,7 +70,11 @@ def prepare_driver(run: TrialRun) -> tuple[Driver, Json]:
 
 
 class CageLimits:
-    """Limits that are set, read back and proven again. Every method raises RequirementMissed."""
+    """The limits of a trial: set, read back, and proven again at each moment that counts.
+
+    Every method raises RequirementMissed if a limit is not in force. The record keeps what was
+    found before that.
+    """
 
     def __init__(self, run: TrialRun, driver: Driver, storage: Storage) -> None:
         self._run, self._driver, self._cage = run, driver, run.trial.cage

@@ -19,7 +19,10 @@ from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the sorted regular files; links are skipped. Raises RequirementMissed for none."""
+    """Return the regular files among and below the paths, each once, sorted; links are skipped.
+
+    Raises RequirementMissed if there are none, or if the kernel hides their pages.
+    """
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
@@ -118,7 +121,10 @@ def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> N
 def make_room(
     others: Iterable[Path], has_room: Callable[[], bool], tell: Callable[[Path], None] | None = None
 ) -> None:
-    """Remove what can be made again, the oldest first, until there is room; `tell` each before."""
+    """Remove files and folders that can be made again, the oldest first, until there is room.
+
+    `tell` is called with each before it is removed.
+    """
     for other in sorted(others, key=lambda path: path.lstat().st_mtime):
         if has_room():
             return

@@ -78,7 +78,10 @@ class Kernel:
 
 
 class Tracefs:
-    """tracefs for the length of a session; a journal tells the next start to unmount it."""
+    """tracefs in its usual place, readable by root alone, for the length of a session.
+
+    A journal in the spool notes the mount, so that the next start can undo that of a killed agent.
+    """
 
     def __init__(self, spool: Path, sys: Path = _SYS) -> None:
         self._journal = RestoreJournal(spool / "tracefs.json")
@@ -124,7 +127,10 @@ _VERSION_OPTIONS = {
 
 
 def read_facts(data_dir: Path, user: bool, disks: Mapping[str, str] | None = None) -> Json:
-    """Return the host's facts; `disks` are directories on other disks by name. Never raises."""
+    """Return everything a reader of records may ask about the host; None for what is not known.
+
+    `disks` has a directory on each disk beside the data directory's, by name. Never raises.
+    """
     systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
     names = re.findall(r"^PRETTY_NAME=(.*)$", read_text(_OS_RELEASE) or "", re.MULTILINE)
     return {
@@ -174,6 +180,7 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
+    """Return the first line with a digit that a tool prints; None if it is not installed."""
     if not find_tool(argv[0]):
         return None
     try:
@@ -236,7 +243,11 @@ _OS_RELEASE = Path("/etc/os-release")
 
 
 def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> Json:
-    """Return family and versions, with those of direct dependencies; None if not installed."""
+    """Return the family of the distribution, and the version of each package by name.
+
+    A package that is not installed has the version None. The versions of the packages on which
+    these depend directly are included, because the name may be that of a metapackage.
+    """
     family = distribution_family(read_text(os_release) or "")
     names = [name for package in packages if (name := package.name_on(family))]
     if family is None or not names:
@@ -254,6 +265,7 @@ def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -
 
 
 def distribution_family(os_release: str) -> str | None:
+    """Return the family of a distribution from the text of os-release(5); None if unknown."""
     for line in os_release.splitlines():
         key, _, value = line.partition("=")
         if key in ("ID", "ID_LIKE"):

@@ -193,6 +193,7 @@ class TreeEntry:
 
 
 def scan(root: Path) -> dict[str, TreeEntry]:
+    """Return the entries of a tree by path, without digests; sockets and devices are left out."""
     first: dict[int, str] = {}
     entries: dict[str, TreeEntry] = {}
     for path, status in _walk(root, ROOT):

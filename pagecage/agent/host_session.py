@@ -142,7 +142,11 @@ def user_of_machine() -> str | None:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed agent left; keep the processes of `children`. Return what was undone."""
+    """Undo what a killed agent left: cgroups, processes, drop-ins, settings, memory, disks, traces.
+
+    Records of earlier runs are removed from memory. Return what was undone. Processes that
+    `children` started are kept.
+    """
     units = [*systemd.sweep(), *Cgroupfs(spool).sweep()]
     (children or ToolProcesses(spool)).sweep()
     if kill_marked(f"{spool}:"):

@@ -124,7 +124,11 @@ def prepare(run: TrialRun) -> Prepared:
 
 
 def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
-    """Set read-ahead on every layer, and the split of requests as each provider counts them."""
+    """Set read-ahead and split requests as the provider of each disk counts them.
+
+    Keep all queue settings and the read latency. In a stack of devices every layer is set, since a
+    file's read-ahead is that of the topmost device.
+    """
     trial, own_disk, journal = run.trial, run.request.own_disk, run.session.settings
     if trial.read_ahead_kb is not None:
         run.restore_after(journal.restore)
@@ -179,7 +183,11 @@ def calibrate(run: TrialRun, storage: Storage, slice_cage: Cage, read_from: Path
 
 
 def limit_dirty_pages(run: TrialRun) -> None:
-    """Set a guest's dirty limits; they would slow down others. Raises RequirementMissed."""
+    """Set the dirty limits of a guest if the trial has any, and keep those in force.
+
+    Raises RequirementMissed. On another machine the limits would slow down every other program that
+    writes.
+    """
     wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
     run.keep("dirty_limits", requested=wanted, in_force=limits.read())
     if wanted:
@@ -203,7 +211,10 @@ def _changing_guest(
 
 
 def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Json]:
-    """Make the slice, run the setup step, start collectors; return the CPU times before these."""
+    """Make the slice with its limits, run the setup step in it, and start the collectors.
+
+    The last value is the CPU time of all before the collectors start.
+    """
     program, driver, storage = prepared.program, prepared.driver, prepared.storage
     files = prepared.files.paths
     with run.announced("slice"):

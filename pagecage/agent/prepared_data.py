@@ -271,7 +271,11 @@ class DataPreparation:
         require_room(base, need_bytes, "a directory")
 
     def make(self, target: Path, datasets: Sequence[Path]) -> list[str]:
-        """Run the program that fills `target`; return its command. Raises NotPrepared."""
+        """Run the program that fills the empty directory `target`; return its command.
+
+        Raises NotPrepared with the last line of its output if it fails, takes too long, or leaves
+        processes behind, which could go on writing.
+        """
         data, values = self._data, command_places(self._request, target)
         values |= {"seed": data.seed, "file": datasets[0] if datasets else None}
         values["data_dir"] = target.parent
@@ -314,6 +318,7 @@ class DataPreparation:
         return status, has_left, tail.last_line()
 
     def wait(self, process: Process[bytes], name: str) -> int | None:
+        """Return the exit status, and tell the time at intervals; None if the time is over."""
         began, timeout_seconds = time.monotonic(), self._data.timeout_seconds
         while (spent := time.monotonic() - began) < timeout_seconds:
             since = f", since {format_seconds(spent)}" if spent >= 1 else ""

@@ -24,7 +24,10 @@ from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """Return a trial's commands; the host resolves DISK and DIR, KEY is the key of its data."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR.
+
+    The first trial makes the data that the host has not; KEY stands for the key of the data.
+    """
     if trial.data and trial.data.prepare and trial.position == 0:
         yield replay(_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit, spool = Systemd(user, 257), unit_name(trial.trial_id), Path("SPOOL")

@@ -92,6 +92,7 @@ class FrameStream:
             self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
+        """Send a progress event, for display and for the sampling of the outer host."""
         self._write({"frame": "event", "event": event, **details})
 
     def facts(self, facts: Json) -> None:
@@ -111,7 +112,11 @@ class FrameStream:
 
 
 class FileStream(FrameStream):
-    """A file that the controller fetches. It grows between trials alone, and is then synced."""
+    """A writer of frames to a file that the controller fetches while it grows.
+
+    The file grows only between trials and is then synced. So neither fetching nor write-back
+    disturbs a measured part, and finished trials survive a crash of the host.
+    """
 
     def _write(self, header: Json, body: bytes = b"") -> None:
         with self._lock:
@@ -126,7 +131,10 @@ def _frame(header: Json, body: bytes) -> bytes:
 
 
 class AnswerQueue:
-    """Answers of the controller with their questions; none if `has_controller` is False."""
+    """Answers of the controller, each with its question, so that late answers are recognised.
+
+    Without a controller (`has_controller` is False) no question has an answer.
+    """
 
     def __init__(self, *, has_controller: bool = True) -> None:
         self._has_controller = has_controller

@@ -85,7 +85,11 @@ def is_finite(value: float) -> bool:
 def responses(
     trial: Trial, outcome: str, measured: Measured, maj_min: str, rows: Sequence[Row]
 ) -> dict[str, float | None]:
-    """Return the measured quantities, empty if the measured part did not end."""
+    """Return the measured quantities.
+
+    Returns None if the evidence is missing, empty if the measured part did not end. The figures
+    that the workload reports stand beside them. `rows` are the sampler's.
+    """
     interval = measured.interval
     if interval is None or outcome not in ("ok", "timed_out", "wrong_answer"):
         return {}
@@ -184,7 +188,13 @@ _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax
 
 
 def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
-    """Return the most by which reads were ahead of each limit since the first read."""
+    """Return the largest excess of a trial's reads over each read limit.
+
+    The limit grows from the first read: it is the cage's limit times the time since then.
+
+    `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or
+    without a read.
+    """
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
     most: dict[str, float | None] = {}
     for name, prop in _CAPS.items():

@@ -50,7 +50,11 @@ def serve(
     inbox: AnswerQueue,
     tracers: Tracers | None = None,
 ) -> None:
-    """Run every trial; records are on this host's disk before they are streamed."""
+    """Run every trial of the request, in order.
+
+    Each record is on this host's disk before it is streamed. `tracers` are those that a standby
+    agent has attached; they are detached at the end like any others.
+    """
     with alone(request.spool):
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
@@ -88,7 +92,10 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
 
 
 def write_custom_programs(request: RunRequest) -> None:
-    """Write the request's programs alone. Any user may run them: root may change to one."""
+    """Write the request's programs to their folder; those of an earlier request are removed.
+
+    Every user may run them: a program that root starts may go on as another user.
+    """
     folder = request.programs_folder
     shutil.rmtree(folder, ignore_errors=True)
     if request.own_programs:
@@ -235,7 +242,10 @@ class Standby:
 
     @contextmanager
     def accept(self) -> Iterator[None]:
-        """Wait for the client and use its standard streams; the socket exists only meanwhile."""
+        """Wait for the client and use its standard input, output and error during the block.
+
+        The socket exists while the agent waits. A client that finds no socket must start an agent.
+        """
         unlisted = self._path.with_suffix(".part")
         for path in (unlisted, self._path):
             path.unlink(missing_ok=True)

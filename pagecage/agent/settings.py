@@ -116,7 +116,10 @@ class QueueSettingsJournal:
             raise
 
     def restore(self) -> list[str]:
-        """Restore; return a sentence per failure, which is kept unless the disk is gone."""
+        """Restore the saved settings; return one sentence per failure.
+
+        What failed is kept for the next start, except for a disk that is gone.
+        """
         failures, kept = [], dict[str, dict[str, str]]()
         for name, settings in self._saved().items():
             disk = Disk(name, "", f"/dev/{name}", "", "")

@@ -40,7 +40,11 @@ CAGE_VARIABLE = "PAGECAGE_CAGE"
 
 
 def run_shell(request: ShellRequest) -> int:
-    """Run a shell in a cage; return its status (128 + n: ended by signal n). Raises HostError."""
+    """Make the slice, show its limits, run a shell in it, and remove it.
+
+    Returns the shell's exit status (128 + n: ended by signal n). Raises HostError if this host
+    cannot provide the cage, or if another agent is running on it.
+    """
     systemd, spool = find_systemd(request.user), Path(request.spool_dir)
     interruption = Interruption()
     with alone(spool), ExitStack() as cleanup:

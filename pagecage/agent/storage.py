@@ -224,7 +224,11 @@ def _copied_folders(trial: Trial, data_dir: Path) -> Iterator[str]:
 
 
 def check_disks(facts: JsonView, cage: Cage) -> list[MissedRequirement]:
-    """Return why the cage's other disks cannot be those of a host: there is one limit per disk."""
+    """Return why the cage's other disks cannot be those of a host.
+
+    The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
+    are simulated need no disk.
+    """
     if cage.is_volume:
         return []
     found, taken = facts.get("disks") or {}, {facts["disk"].get("maj_min"): DATA_DISK}

@@ -109,7 +109,11 @@ class TrialCollectors:
         return tuple(self._controllers.values())
 
     def start(self) -> None:
-        """Start every collector, wait for its first data; interruptions wait for each start."""
+        """Start every collector and return when each one records or has failed.
+
+        An interruption waits for the start of a tool, which would otherwise be left behind if it
+        came between fork(2) and the note of its process.
+        """
         self._run.cleanup.callback(self.stop)
         for collector in self._running:
             with self._run.session.interruption.held():

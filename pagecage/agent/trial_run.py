@@ -28,7 +28,11 @@ class NotPrepared(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of an attempt; `phase` is the one to blame, None for that in which it ended."""
+    """Outcome of an attempt, with its error message and the requirements that the host misses.
+
+    `phase` is the phase that the outcome is attributed to, or None for the phase in which the
+    attempt ended.
+    """
 
     outcome: str
     error: str | None = None
@@ -43,7 +47,11 @@ class Ending:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of the run phase; `interval` is None if it never ended, `breach` its outcome."""
+    """Results of the run phase, before they are judged.
+
+    `interval` is None if the measured part never ended. `cache` has the checks of the page cache.
+    `breach` is the outcome of a workload that broke the handshake.
+    """
 
     interval: MeasuredInterval | None
     counters: JsonView

@@ -105,6 +105,7 @@ def _delay(node: Path, milliseconds: int) -> Path:
 
 
 def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
+    """Remove whatever make_storage made, even in part; return the names of what was there."""
     mount_point = spool / "storage"
     removed = []
     if mount_point.is_mount():
@@ -215,7 +216,11 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
 
 
 def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
-    """Bind the volume's copies over folders, so that commands find them under their paths."""
+    """Show the volume's copy of some folders of the data directory in their place.
+
+    So a command finds the files that a replay copied to this host on the volume, under the paths
+    that it was given. A copy that is as the original is kept.
+    """
     mount_point = mounted.storage.mount_point
     for name in names:
         original, copy = data_dir / name, mount_point / name

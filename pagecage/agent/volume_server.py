@@ -55,6 +55,7 @@ class VolumeServer:
 
     @classmethod
     def start_fuse(cls, program: Path, file: Path, folder: Path, log: Path) -> VolumeServer:
+        """Serve a file as the file SERVED_FILE of a folder, as `start` does. Only root may."""
         at = folder / SERVED_FILE
         at.touch()
         control = folder / CONTROL_SOCKET
@@ -133,7 +134,10 @@ def require_nbdkit() -> None:
 
 
 def require_c_library(plugin: Path) -> None:
-    """Raise HostError unless this machine's glibc can load the plugin into its own nbdkit."""
+    """Raise HostError if the plugin was linked with a newer glibc, or if this machine has another.
+
+    The workloads are static; the plugin is loaded by the machine's own nbdkit.
+    """
     found = _GLIBC_SYMBOLS.findall(plugin.read_bytes())
     needed = max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
     present = glibc_version()
@@ -259,6 +263,7 @@ def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
 
 
 def is_mounted(path: Path) -> bool:
+    """Return whether something is mounted here. The kernel's list tells it of dead servers too."""
     text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     return any(mount.mount_point == str(path) for mount in parse_mountinfo(text))
 

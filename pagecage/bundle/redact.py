@@ -35,6 +35,7 @@ _MOST_DIGITS = 8
 
 @functools.cache
 def vocabulary() -> frozenset[str]:
+    """Return the words, and the words that these are composed of, in lower case."""
     words = set(_WORDS.read_text().split())
     for folder, suffixes in _FOLDERS.items():
         for path in (TOP / folder).rglob("*"):

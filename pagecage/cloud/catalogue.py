@@ -108,7 +108,10 @@ def distributions(
 
 @dataclass(frozen=True)
 class InstanceCaps:
-    """An instance's limits on its disks, per second; it bursts for `burst_seconds` at full use."""
+    """Limits of an instance on its disks, in I/Os and bytes per second.
+
+    Reads and writes share a burst rate, which lasts `burst_seconds` at full use.
+    """
 
     read_iops: Fraction
     write_iops: Fraction
@@ -228,7 +231,11 @@ class VolumeBurstTable(ExactTable):
 
 @dataclass(frozen=True)
 class BurstRule:
-    """A rate above the base while `credits`, or (rate - base) * `seconds`, last; or without end."""
+    """A rate above the base, for as long as a bucket of `credits` or a time of `seconds` allows.
+
+    A time amounts to a bucket of (rate - base) * seconds. Without either, the burst lasts without
+    limit.
+    """
 
     rate: Formula
     credits: Formula | None = None

@@ -44,7 +44,10 @@ _BOTH = "reads and writes"
 
 @dataclass(frozen=True)
 class IoAmount:
-    """The I/O of a program; `depth` is the number of requests in flight, None if unknown."""
+    """The I/O of a program: bytes, and the number of requests that move them.
+
+    `depth` is the number of requests in flight; None if unknown.
+    """
 
     read_bytes: int = 0
     reads: int = 0
@@ -60,7 +63,11 @@ class IoAmount:
 
 @dataclass(frozen=True)
 class LimitFloor:
-    """The least time that one `limit`, set by a layer, allows for bytes or operations."""
+    """The least time that one limit allows.
+
+    `limit` is the quantity that it limits, `by` the layer that sets it. `amount` is in bytes or
+    operations, as the provider counts them.
+    """
 
     limit: str
     by: str
@@ -69,7 +76,11 @@ class LimitFloor:
 
 
 def time_floors(profile: LimitProfile, io: IoAmount) -> list[LimitFloor]:
-    """Return the least time by each limit that the I/O touches, the longest first."""
+    """Return the least time by each limit of each layer, the longest first.
+
+    The first of them is the least time of the whole, because all limits hold at the same time.
+    Limits that the amount does not touch are left out.
+    """
     found = [*_rate_floors(profile, io), *_latency_floors(profile, io)]
     return sorted(found, key=lambda floor: floor.seconds, reverse=True)
 
@@ -188,7 +199,10 @@ class VolumeOffer:
         return self._sized(sizes[number])
 
     def fastest(self, seconds: Callable[[LimitProfile], float]) -> VolumeRequest:
-        """Return the fastest volume sold: the largest, or of tiers the best."""
+        """Return the fastest volume: the largest, or of tiers, which may lose a burst, the best.
+
+        Raises PagecageError if none is sold.
+        """
         sizes = self._sizes()
         requests = [self._fastest_of(size) for size in (sizes if self.kind.tiers else sizes[-1:])]
         return min(requests, key=lambda request: seconds(self.profile(request)))
@@ -286,9 +300,10 @@ def choose(
 ) -> VolumeRequest:
     """Return the smallest volume that brings the run under a time.
 
-    The upper end of the range counts, else the expected time, else that of the fastest volume.
-    Without a time it is the smallest volume with its included rates, if it includes any. It may not
-    be sold if the fixed values exclude each other.
+    The upper end of the range counts. Where that is out of reach, the expected time counts, and
+    where that is out of reach too, the volume is as fast as the fastest. Without a time it is the
+    smallest volume with its included rates; of a type that includes none, it is as fast as the
+    fastest. The volume may not be sold if the fixed values exclude each other.
     """
     if under_seconds is None and offer.includes_rates:
         return offer.plain()
@@ -392,7 +407,10 @@ def _offer(provider: Provider, kind: VolumeType, question: VolumeQuestion) -> Vo
 
 
 def offered_types(question: VolumeQuestion) -> list[tuple[Provider, VolumeType]]:
-    """Return the types to compare. Raises PagecageError if no provider has the instance."""
+    """Return the types of the question's providers, or of those that have its instance.
+
+    Raises PagecageError if none has it, or if no type matches.
+    """
     name, providers = question.instance, question.providers
     if name is not None:
         providers = tuple(one for one in providers if has_instance(one, name))
@@ -429,7 +447,10 @@ def answer(
 
 @dataclass(frozen=True)
 class InstanceRow:
-    """The prediction for instances of the same limits, for `types` or, if empty, for all."""
+    """The prediction for instances with the same limits.
+
+    `types` are the volume types to which the limits apply; empty for all of the provider.
+    """
 
     provider: str
     names: tuple[str, ...]
@@ -439,7 +460,11 @@ class InstanceRow:
 
 
 def compare_instances(demand: IoDemand, question: VolumeQuestion) -> list[InstanceRow]:
-    """Predict a trial's time under each instance's limits alone, the slowest first."""
+    """Predict a trial's time under the limits of each instance alone, the slowest first.
+
+    Volume and instance limit at the same time, so a volume on an instance takes at least the longer
+    of the two times.
+    """
     offered = offered_types(question)
     rows = []
     for provider in {provider.name: provider for provider, _ in offered}.values():

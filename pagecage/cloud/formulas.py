@@ -19,7 +19,10 @@ FULLNESS = {"full": Fraction(1), "half": Fraction(1, 2), "drained": Fraction(0)}
 
 @dataclass(frozen=True)
 class LimitLayer:
-    """The limit of the volume or instance; a `burst` without `credits` has no end."""
+    """The limit of the volume or of the instance, in I/Os or bytes per second.
+
+    `by` names which. A `burst` with `credits` of None has no end.
+    """
 
     by: str
     base: Fraction
@@ -42,9 +45,10 @@ class LimitLayer:
 
 @dataclass(frozen=True)
 class RatePeriod:
-    """A period of constant rate under full demand, set by a layer; the last has no end.
+    """A period of constant rate under full demand, and the layer that sets it.
 
-    The credits of the layer `credits_of`, maybe another, end it.
+    `seconds` is None for the last period, which has no end. `credits_of` is the layer whose credits
+    end the period, which need not be the one that sets the rate.
     """
 
     rate: Fraction
@@ -54,9 +58,10 @@ class RatePeriod:
 
 
 def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[RatePeriod, ...]:
-    """Return the rates over time for a program that always wants more; () means no limit.
+    """Return the rates over time for a program that always wants more.
 
-    Use above its base drains a layer's bucket, which `start` fills.
+    A layer's bucket drains by the use above its base. `start` is how full the buckets are at first.
+    Empty without layers, which means no limit.
     """
     left: dict[int, Fraction | None] = {
         number: None if layer.credits is None else layer.credits * FULLNESS[start]
@@ -143,7 +148,11 @@ Amount = TypeVar("Amount", bound=Fraction)
 
 @dataclass(frozen=True)
 class FormulaInput:
-    """The input of a formula: the bought value of its quantity, and the volume's `other` one."""
+    """The input of a formula.
+
+    `provisioned` is the value that was bought for the formula's quantity. `other` is the volume's
+    other quantity: IOPS for a throughput, throughput for IOPS.
+    """
 
     size_bytes: int = 0
     provisioned: Fraction | None = None
@@ -171,7 +180,10 @@ class ExactTable(StrictTable):
 
 @dataclass(frozen=True)
 class StepsFormula:
-    """A figure, or None, by range of sizes: (greatest size or None, figure), ascending."""
+    """A figure for each range of sizes, as (greatest size of the range, figure) in ascending order.
+
+    A size of None means any size. A figure of None means nothing.
+    """
 
     steps: tuple[tuple[int | None, Fraction | None], ...]
 
@@ -237,7 +249,10 @@ class ProvisionedFormula(_Capped, Generic[Amount]):
         return given.provisioned if given.provisioned is not None else self.included
 
     def bounds(self, given: FormulaInput) -> tuple[Fraction, Fraction]:
-        """Return the bounds of what can be bought; the included figure is always allowed."""
+        """Return the least and the greatest figure that can be bought for this volume.
+
+        The included figure is allowed at any size.
+        """
         size_gib, upper = Fraction(given.size_bytes, GIB), Fraction(self.most)
         most = upper
         if self.most_per_gib is not None:

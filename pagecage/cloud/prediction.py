@@ -31,7 +31,10 @@ def scopes(*, combined: bool) -> tuple[Scope, ...]:
 
 @dataclass(frozen=True)
 class IoMeter:
-    """One limit, `IOPS` or `bandwidth`, of a layer, with its bucket at the start."""
+    """One limit of one layer. `limit` is `IOPS` or `bandwidth`, `by` the layer's name.
+
+    The bucket is as full as at the start.
+    """
 
     limit: str
     by: str
@@ -146,7 +149,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class WindowNeed:
-    """A window's time without limits and the I/O that counts; serial time adds to limited time."""
+    """The needs of one window: its time without limits, and the I/O that the meters count.
+
+    `serial_seconds` are added to time under a limit, as far as that is longer.
+    """
 
     own_seconds: float
     disk_seconds: float
@@ -166,7 +172,10 @@ class WalkedTime:
 def window_needs(
     demand: IoDemand, rules: IoAccounting, given: Assumptions
 ) -> tuple[WindowNeed, ...]:
-    """Return the needs of all windows, stretched if the pass was covered in part."""
+    """Return the needs of every window of the whole pass.
+
+    A pass that was covered in part is stretched, so that its phases stay in order.
+    """
     whole, errors, needs = 1 / demand.covered_share, given.errors, []
     used = errors.held * whole / demand.used_share
     for window in demand.windows:
@@ -234,7 +243,10 @@ _HIGH_SHARE = 0.95
 
 @dataclass(frozen=True)
 class LatencyBounds:
-    """The least, greatest and measured mean (or None) seconds of a read and of a write."""
+    """The least and the greatest time of a read and of a write at a volume, in seconds.
+
+    `measured` are the means that users measured; None where there is none.
+    """
 
     least: tuple[float, float]
     greatest: tuple[float, float]
@@ -245,7 +257,8 @@ class LatencyBounds:
 class VolumePrediction:
     """The predicted time, its range, the cause of most of it, and that cause's share.
 
-    Limits cause `held_share`. `drained` has the seconds after which a limit's credits are used up.
+    `held_share` is the share of the time that is due to limits. `drained` has the seconds after
+    which the credits of a limit are used up.
     """
 
     seconds: float
@@ -258,7 +271,10 @@ class VolumePrediction:
 
 
 class VolumeOutlook:
-    """The times of a trial on volumes of one type; a search of many computes its needs once."""
+    """The times of one trial on volumes of one type, which count and answer alike.
+
+    The needs of the trial's windows are computed once, because a search compares many volumes.
+    """
 
     def __init__(
         self, demand: IoDemand, rules: IoAccounting | None, latency: LatencyBounds | None
@@ -306,9 +322,11 @@ class VolumeOutlook:
 def latency_bounds(
     kind: VolumeType, asked_us: int | None, greatest_us: int, request_bytes: float
 ) -> LatencyBounds:
-    """Return the latency asked for, or measured up to the 95th percentile, or as stated.
+    """Return the bounds of a volume's latency for requests of a size.
 
-    Without a stated least it is zero, without a stated greatest `greatest_us`.
+    They are the latency asked for; or the least that users measured, and their 95th percentile; or
+    what the provider states. Without a stated least it is zero, without a stated greatest
+    `greatest_us`.
     """
     if asked_us is not None:
         return LatencyBounds((asked_us / 1e6,) * 2, (asked_us / 1e6,) * 2)

@@ -38,7 +38,8 @@ from pagecage.units import exact_size
 def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
     """Return an instance by its name, as the provider or its API writes it.
 
-    Raises PagecageError without one, or without limits for this type of volume.
+    Raises PagecageError with the nearest name if there is none, or if the catalogue has no limits
+    of it for this type of volume.
     """
     plain = _plain(name)
     for instance in provider.instances:
@@ -168,8 +169,10 @@ class LabelledSource:
 class LimitProfile:
     """The known properties of one volume on its instance, or of one cage.
 
-    `memory_share` is MemoryMax as a share of the dataset. `latency` is the least that the cage
-    imposes, `published` the provider's statement. `cage` is set if it exists already.
+    `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency
+    that the cage imposes, `published` the provider's statement, `measured` those of users.
+    `remarks` are those of the catalogue. `is_offer` is true for a volume of the catalogue.
+    `simulation` and `enforced_by` are those of the cage, and `cage` is set if it exists already.
     """
 
     name: str
@@ -198,9 +201,11 @@ class LimitProfile:
 
 @dataclass(frozen=True)
 class CageOptions:
-    """Options of a cage besides the volume; `scale` is a factor for all rates.
+    """Options of a cage besides the volume.
 
-    `memory_bytes` replaces the instance's memory, `latency_us` measured latencies.
+    `start` is how full the buckets are at first, `scale` a factor for all rates. `memory_bytes`
+    replaces the instance's memory. `latency_us` is the least latency to impose, and replaces
+    measured ones.
     """
 
     start: str = "full"
@@ -276,7 +281,10 @@ def _latency_floor(
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
-    """Return the profile of a cage, whose limits are one layer, or its simulated volume's."""
+    """Return the profile of a cage. Each limit is one layer, named after the cage.
+
+    If a simulated volume enforces limits by layer, these are the limits.
+    """
     burst = cage.burst or BurstCredits("full")
     layers: dict[str, tuple[LimitLayer, ...]] = {}
     for quantity, name in PROPERTY.items():
@@ -309,9 +317,10 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
 
 
 def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
-    """Return the cage of a profile, in whole I/Os and bytes, with the first bucket that drains.
+    """Return the cage of a profile, with whole I/Os and bytes per second, rounded down.
 
-    Raises PagecageError if less than one I/O or byte per second is left.
+    A cage has one bucket per quantity. If volume and instance both burst, it is the bucket of the
+    first drop in rate. Raises PagecageError if less than one I/O or byte per second is left.
     """
     bases = {
         quantity: _base_and_bucket(layers, profile.start)

@@ -51,6 +51,7 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
 
 
 def parse_throughput(text: str, kind: VolumeType) -> Fraction:
+    """Return bytes per second; a number without a unit is in the provider's unit."""
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         return Fraction(text) * kind.throughput_unit_bytes
     return parse_exact_bytes(text, "--throughput")

@@ -89,7 +89,10 @@ class LayerLimitTable(StrictTable):
 
 
 def quantiles_of(percentiles_us: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
-    """Return pairs of a probability and microseconds, ascending. Raises ValueError."""
+    """Return pairs of a probability and microseconds, ascending; percentile 99.9 is 0.999 exactly.
+
+    Raises ValueError for a key that is not a percentage, and if the percentiles fall.
+    """
     for text in percentiles_us:
         if not re.fullmatch(_PERCENT, text):
             raise ValueError(f'percentiles_us: "{text}" is not a percentage from 0 to 100')
@@ -374,7 +377,10 @@ _PROPERTIES = ("MemoryMax", "MemoryHigh", "MemorySwapMax", *_IO_PROPERTIES, "CPU
 
 
 def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> model.Cage:
-    """Return the cage. Raises PagecageError if MemoryMax needs a dataset and there is none."""
+    """Return the cage with all limits resolved.
+
+    Raises PagecageError if MemoryMax is a share of the dataset and there is no dataset.
+    """
     own = table.limits(_PROPERTIES)
     limits: dict[str, Any] = dict(own.properties)
     if isinstance(table.MemoryMax, DatasetFraction):

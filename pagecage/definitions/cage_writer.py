@@ -15,7 +15,11 @@ TomlTable = dict[str, object]
 
 
 def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
-    """Return the text of a file of cgroups/ below `comments`. Swap is off unless given."""
+    """Return the text of a file of cgroups/, with `comments` at its top.
+
+    Sizes have the unit that states them exactly. A file without MemorySwapMax turns swap off, so
+    only another value is written.
+    """
     about = str(cage.provenance.get("about", cage.name))
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
     lines += [*_assignments({"about": about}), *_amounts(cage.properties)]

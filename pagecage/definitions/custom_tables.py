@@ -157,8 +157,9 @@ _MOST_BYTES = MIB
 def custom_programs(definition: Tables, path: Path) -> dict[str, str]:
     """Return the texts of the programs that the definition in `path` names, by name.
 
-    `{programs}/NAME` names experiments/programs/NAME; a script, or a collector's word that begins
-    with ./, a file beside the definition. Raises PagecageError for a missing or large file.
+    `{programs}/NAME` in any of its words names experiments/programs/NAME. A word of a collector
+    that begins with ./ names a file beside the definition, and so does a bpftrace script. Raises
+    PagecageError for a file that is missing, is not text, or is larger than 1 MiB.
     """
     folder = path.parent / FOLDER
     names = sorted({name for word in _words(definition) for name in _NAMED.findall(word)})
@@ -178,7 +179,11 @@ def custom_programs(definition: Tables, path: Path) -> dict[str, str]:
 
 
 def custom_sections(definition: Tables, path: Path) -> dict[str, str]:
-    """Return the texts of the definition's parts of the report. Raises PagecageError."""
+    """Return the texts of the definition's own parts of the report, by file name.
+
+    Raises PagecageError for a name that is no Python file beside the definition, and like
+    custom_programs().
+    """
     names: Sequence[str] = definition.get("sections", ())
     for name in names:
         if not _SECTION.fullmatch(name):

@@ -16,10 +16,13 @@ SIZES = ("full", "default", "emulated", "smoke")
 
 @dataclass(frozen=True)
 class Experiment:
-    """One checked TOML file of experiments/, with its `definition` as plain data.
+    """One checked TOML file of experiments/.
 
-    The hash is that of the file and its own programs. `project` and `file` are None for one of
-    pagecage. `own_programs` and `sections` have texts by name; the guest gets the `copies`.
+    `definition` is the file's content as plain data, and `definition_sha256` the hash of the file
+    and of its own programs. `own_programs` are their texts by name.
+    `project` is the top of the user's project with the file; None for an experiment of pagecage.
+    `copies` are files of the project that the guest gets. `sections` are the texts of its own
+    parts of the report, by file name. `file` is the definition's; None for one of pagecage.
     """
 
     name: str

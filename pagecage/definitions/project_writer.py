@@ -31,7 +31,10 @@ include:
 
 @dataclass(frozen=True)
 class Build:
-    """The command that builds a program in a folder of the project, and its Debian packages."""
+    """The command that builds a project's program, in a folder of the project.
+
+    `packages` are those of Debian that it needs, separated by spaces.
+    """
 
     command: str
     folder: str
@@ -47,9 +50,11 @@ def _filled(kind: str, /, **words: str) -> str:
 def ci_files(
     system: CiSystem, name: str, project: str, source: Path, build: Build | None = None
 ) -> Mapping[str, str]:
-    """Return contents by path, relative to the top of the repository, which has `project`.
+    """Return contents by path, relative to the top of the repository.
 
-    `source` has pagecage's action and template, copied so that no other repository is needed.
+    `project` is the folder of the experiment below that top. `source` has pagecage's own action and
+    template, which are copied so that the repository depends on no other. `build` is None for a
+    program that needs none.
     """
     words = {"name": name, "quoted": json.dumps(name), "project": json.dumps(project)}
     words["build"] = ""
@@ -109,7 +114,8 @@ def experiment_text(
 ) -> str:
     """Return the definition of an experiment with a command in a cage.
 
-    `files` of the project are data, except for the program. With a port it is a server.
+    `files` are the words that are files of the project. They are data, except for the program. With
+    `ready_port` the command is a server, whose start is measured.
     """
     data = [file for file in files if file != words[0]]
     has_dataset = any("{file}" in word for word in words)
@@ -149,10 +155,12 @@ def _quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class WorkloadTemplate:
-    """A workload in one language: its files by path below pagecage's own.
+    """A workload in one language.
 
-    The guest gets the `copies`. `build` makes the `program`, needs Debian's `packages`, and leaves
-    what is `made`; empty for a script.
+    `files` has the path below pagecage's own files of each file, or folder, of the workload.
+    `program` is the path of the finished program, and `copies` are the files that the guest gets.
+    `build` is the command that makes the program, `packages` are those of Debian that it needs, and
+    `made` is what it leaves; empty for a script.
     """
 
     files: Mapping[str, str]

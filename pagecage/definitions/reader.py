@@ -41,7 +41,11 @@ from pagecage.model.trial import Package
 
 @dataclass(frozen=True)
 class DefinitionFiles:
-    """The files of a kind, pagecage's and the project's (None without one), which count first."""
+    """The files of one kind, `experiment` or `cage`.
+
+    `built_in` is pagecage's folder, `own` that of the user's project; None without a project. Of
+    two files with one name, the project's counts.
+    """
 
     kind: str
     built_in: Path
@@ -83,7 +87,10 @@ def is_path(name: str) -> bool:
 
 
 def check_stem(path: Path, kind: str) -> Path:
-    """Return the path of a definition. Raises PagecageError if its stem is not a valid name."""
+    """Return the path of a definition. Raises PagecageError if its stem is not a valid name.
+
+    `uncaged` is the control without limits, which no project may replace.
+    """
     if kind == "cage" and path.stem == UNCAGED:
         reason = f"{path}: {UNCAGED} is the control without limits, in every project"
         raise PagecageError(reason, f"rename {path}")
@@ -188,7 +195,11 @@ class Definitions:
         return self.cages.names()
 
     def experiment(self, name: str) -> Experiment:
-        """Return one experiment by its name or path, checked. Raises PagecageError."""
+        """Return one experiment by its name or the path of its file, checked.
+
+        Raises PagecageError with file and key, or with the nearest name if there is no such
+        experiment.
+        """
         is_file = is_path(name)
         path = check_stem(Path(name), "experiment") if is_file else self.experiments.find(name)
         name = path.stem
@@ -217,7 +228,10 @@ class Definitions:
         return resolve_cage(path.stem, _cage_file(path), dataset_bytes, path)
 
     def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
-        """Return a cage, without a MemoryMax that is a share of the dataset, and the share."""
+        """Return one cage without a dataset, and the share of the dataset that MemoryMax is.
+
+        The cage then lacks MemoryMax. The share is None if MemoryMax is a size or missing.
+        """
         path = self._cage_path(name)
         table = _cage_file(path)
         if not isinstance(table.MemoryMax, DatasetFraction):
@@ -273,7 +287,11 @@ def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> E
 
 
 def known_programs(top: Path) -> list[str]:
-    """Return the names of the programs that tools/build-workloads makes; ports have suffixes."""
+    """Return the names of the programs that tools/build-workloads makes.
+
+    A Rust crate has its own name. A port to another language has the language appended
+    (`pcscan-python`). A C program is a folder with a main.c. It is a port if a crate has its name.
+    """
     folder = top / "workloads"
     rust = {path.name for path in folder.glob("pc*") if (path / "src/main.rs").exists()}
     c = (

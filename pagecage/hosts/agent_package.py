@@ -204,7 +204,10 @@ def zipapp_bytes(
 
 
 def make_agent_package(top: Path) -> AgentPackage:
-    """Write the agent, and return it with the workloads that are compiled. Raises HostError."""
+    """Write the agent and return it with the workloads of `top`, which may be missing.
+
+    Raises HostError if the folder of built files cannot be written.
+    """
     built = top / "build" / (architecture().machine if is_foreign_target() else "host")
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()

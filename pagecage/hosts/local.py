@@ -102,6 +102,7 @@ class LocalHost:
             )
 
     def require_free_space(self, data_bytes: int) -> None:
+        """Raise PagecageError without room for data of this size; existing data count as room."""
         folder = Path(self.data_dir)
         held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
         held_bytes = sum(path.lstat().st_size for path in held if path.is_file())

@@ -16,7 +16,10 @@ from pagecage.process import PIPE, Process, dying_with_parent, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, and its keys (ssh_config(5)). `control_path`: a shared connection."""
+    """An account on a host, its key, and the file with the host's key (ssh_config(5)).
+
+    `control_path` is the socket of a shared connection, if one is open.
+    """
 
     address: str
     port: int

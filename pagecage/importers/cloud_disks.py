@@ -60,7 +60,9 @@ def read_aws(document: Document, selection: Selection) -> ImportResult:
 def aws_volume(volume: Table) -> DescribedVolume:
     """Return the volume without values that follow from its type.
 
-    The API lists IOPS of gp2, and calls io2 Block Express io2; it alone has over 64,000 IOPS.
+    The API also lists the IOPS of gp2, which follow from its size. Only gp3 has a provisioned
+    throughput. The API calls io2 and io2 Block Express alike; only the latter has more than 64,000
+    IOPS.
     """
     kind = str(volume["VolumeType"])
     if kind not in _AWS_TYPES:
@@ -106,7 +108,10 @@ def is_azure(document: Document) -> bool:
 
 
 def read_azure(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one disk, which reads and writes share; an MB is 10**6 bytes."""
+    """Read the limits of one disk, which reads and writes share; Azure's MB is 10**6 bytes.
+
+    The catalogue has the burst credits, which follow from the size.
+    """
     disk = _one_of(rows(document.tree), "name", "disk", selection)
     ignored = tuple(key for key in disk if key.lower() not in _AZURE_KEYS)
     about = (

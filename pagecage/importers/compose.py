@@ -44,7 +44,10 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def compose_variables(text: str, name: str) -> Iterator[str]:
-    """Yield NAME=VALUE, or NAME, for each variable of a file. Raises PagecageError for others."""
+    """Yield NAME=VALUE, or NAME without a value, for each variable of a file.
+
+    Raises PagecageError for a line that is none, and for a value that contains another variable.
+    """
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -99,9 +102,10 @@ class ServiceVolume:
 
 @dataclass(frozen=True)
 class ComposeService:
-    """A service; `entrypoint` is None for the image's, `ports` are inside the container.
+    """A service. `entrypoint` is None if the file leaves the image's.
 
-    `notes` are sentences about what a replay leaves out.
+    `environment` has NAME=VALUE or NAME. `ports` are those inside the container. `notes` are
+    sentences about what a replay leaves out.
     """
 
     image: str
@@ -117,6 +121,7 @@ class ComposeService:
 
 
 def read_service(document: Document, name: str, file: str) -> ComposeService:
+    """Return one service. Raises PagecageError if there is none, or none that can be replayed."""
     services = table(document.tree, "services")
     if name not in services:
         fix = nearest(name, [str(one) for one in services]) if services else f"look into {file}"
@@ -290,6 +295,7 @@ def recognise(document: Document) -> bool:
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
+    """Read the limits of one service. A variable without a value is unsupported, not guessed."""
     services = table(document.tree, "services")
     service, variables = _without_variables(services[selection.choose("service", list(services))])
     limits = table(service, "deploy", "resources", "limits")

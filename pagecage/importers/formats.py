@@ -44,9 +44,10 @@ def import_files(
 ) -> ImportResult:
     """Read the limits in a file of any known format.
 
-    One or two files of `nvme amzn stats`, over `seconds`, may come with one that describes the
-    volume, unless it `is_described` elsewhere. Raises PagecageError for broken files or unknown
-    formats.
+    With one or two files of `nvme amzn stats`, another file may describe the volume. `seconds` is
+    the time that they cover. `is_described` is true if the volume is known from elsewhere. Raises
+    PagecageError if no format matches, if a file is broken, or if it has several containers, units,
+    volumes or devices and none is picked.
     """
     for file in files:
         nvme.refuse_text(file.text, file.name)

@@ -43,7 +43,10 @@ _AZURE_WITHOUT_CACHE = ("premium-ssd-v2", "ultra")
 
 
 def described_volume(driver: str, parameters: Parameters, size_bytes: int) -> DescribedVolume:
-    """Return the volume that a driver makes, in whole GiB. Raises PagecageError if unknown."""
+    """Return the volume that a driver makes. Sizes are rounded up to GiB, as each driver does.
+
+    Raises PagecageError for a driver or a type whose limits are not known.
+    """
     given, gib = _lower(parameters), -(-size_bytes // GIB)
     match driver:
         case "ebs.csi.aws.com" | "ebs.csi.eks.amazonaws.com" | "kubernetes.io/aws-ebs":
@@ -103,7 +106,10 @@ class ClaimedVolume:
     attributes: Table | None
 
     def described(self) -> tuple[DescribedVolume, list[UnsupportedLimit]]:
-        """Return the volume, and what a cage cannot do of it; VolumeAttributesClass overrides."""
+        """Return the volume as its provider describes it, and what a cage cannot do of it.
+
+        Parameters of a VolumeAttributesClass replace those of the storage class.
+        """
         driver = str(self.storage_class["provisioner"])
         parameters = dict(table(self.storage_class, "parameters"))
         parameters |= table(self.attributes, "parameters") if self.attributes else {}
@@ -126,9 +132,10 @@ def volume_of(
     objects: Sequence[Table],
     selection: Selection,
 ) -> tuple[DescribedVolume | None, tuple[UnsupportedLimit, ...]]:
-    """Return the picked volume of a container, or None, and the volumes left out.
+    """Return the volume of a container, None without a known one, and the volumes left out.
 
-    `templates` are the claims of a StatefulSet by name.
+    `templates` are the claims of a StatefulSet by name. A cage limits one disk: the user picks one
+    of several.
     """
     mounted = {str(row.get("name")) for row in rows(container.get("volumeMounts") or [])}
     claims = dict(_claims(spec, templates, objects))
@@ -208,9 +215,10 @@ def memory_qos(
     objects: Sequence[Table],
     given: float | None,
 ) -> Found:
-    """Return MemoryHigh of a container, or why it is not known; neither without Memory QoS.
+    """Return MemoryHigh of a container, or why it is not known; neither if there is none.
 
-    The factor is `given`, or that of a KubeletConfiguration with the feature.
+    The factor is `given`, or that of a KubeletConfiguration with the feature; without one there is
+    no Memory QoS. Raises PagecageError for a factor that the kubelet refuses.
     """
     factor = None if given is None else Decimal(str(given))
     for one in objects if given is None else ():

@@ -36,7 +36,10 @@ class HistogramBin:
 
 
 def read_bins(tree: Any) -> tuple[HistogramBin, ...]:
-    """Return the bins of nvme-cli's histogram. Raises ValueError for wrong or overlapping ones."""
+    """Return the bins of a histogram, as nvme-cli prints it.
+
+    Raises ValueError if a value is not a number, or if the bins overlap or fall.
+    """
     bins = tuple(
         HistogramBin(*(_whole_number(row, key) for key in ("lower", "upper", "count")))
         for row in tree["bins"]
@@ -70,10 +73,11 @@ def count(bins: Sequence[HistogramBin]) -> int:
 
 
 def quantiles(bins: Sequence[HistogramBin]) -> tuple[tuple[float, float], ...]:
-    """Return pairs of a probability and microseconds at the edges of bins that are not empty.
+    """Return pairs of a probability and microseconds at the edges of the bins that are not empty.
 
-    Requests of the bin from 0 take its upper edge, those of an open bin its lower edge. After empty
-    bins, the latency rises within half a request.
+    Requests of the bin that begins at 0 take its upper edge, because a logarithm needs a latency
+    above 0. Those of an open bin take its lower edge. After empty bins, the latency rises within
+    half a request. Raises ValueError for a histogram without requests.
     """
     total = count(bins)
     if not total:
@@ -161,7 +165,11 @@ def refuse_text(text: str, name: str) -> None:
 
 
 def read_counters(document: Document, name: str) -> VolumeCounters:
-    """Return one reading. Raises PagecageError for another log, ValueError for wrong values."""
+    """Return one reading.
+
+    Raises PagecageError for another log, and ValueError, KeyError or TypeError for a value that
+    does not fit.
+    """
     tree = table(document.tree)
     if "total_read_ops" not in tree:
         raise PagecageError(f"{name} is another log of nvme, without latencies", EXPORT)
@@ -187,7 +195,10 @@ def _whole_number(tree: Table, key: str) -> int:
 def difference(
     before: VolumeCounters, after: VolumeCounters, names: tuple[str, str]
 ) -> VolumeCounters:
-    """Return the counters between two readings. Raises PagecageError if a counter fell."""
+    """Return the counters between two readings of one volume.
+
+    Raises PagecageError if they are swapped, or if a counter fell.
+    """
     changes = {key: value - before.plain()[key] for key, value in after.plain().items()}
     fallen = [key for key, change in changes.items() if change < 0]
     if fallen and not any(change > 0 for change in changes.values()):
@@ -225,9 +236,11 @@ _NOTEWORTHY = 0.05
 def latency_result(
     counters: VolumeCounters, seconds: float | None, *, described: bool
 ) -> ImportResult:
-    """Return the latency distributions and the volume's use over `seconds`, if they are known.
+    """Return the latency distributions, and what the counters say of the volume's use.
 
-    `described`: another source has the limits. Raises PagecageError if no request was counted.
+    `seconds` is the time that the counters cover, None if unknown. `described` is true if another
+    source has the volume's limits. Raises PagecageError if no request was counted, or if the time
+    is shorter than that above a limit.
     """
     if not any(count(one.bins) for _, one in counters.sides.items()):
         raise PagecageError("no read and no write was counted", f"run the program, then {EXPORT}")

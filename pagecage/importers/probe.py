@@ -49,6 +49,7 @@ def recognise(document: Document) -> bool:
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
+    """Read the results of one probe. Raises PagecageError for an unknown version of the format."""
     tree, rounding = table(document.tree), selection.rounding
     if tree["probe_version"] != VERSION:
         message = f"the probe's format is version {tree['probe_version']}, not {VERSION}"

@@ -21,9 +21,10 @@ NO_SUCH_LIMIT = "a cage has no such limit"
 
 @dataclass(frozen=True)
 class ImportedLimit:
-    """One key of the cage (`burst.iops.rate`) with its value as a cage file has it.
+    """One key of the cage (`MemoryMax`, `burst.iops.rate`) with its value as a cage file has it.
 
-    `basis` is its source text, `shown` a short text for a long value.
+    `basis` is the text in the source that states the limit. `shown` is a short text for a long
+    value.
     """
 
     key: str
@@ -51,7 +52,11 @@ class Observation:
 
 @dataclass(frozen=True)
 class DescribedVolume:
-    """A cloud volume as its provider describes it; `throughput` is in the provider's unit."""
+    """A cloud volume as its provider describes it: its type and the provisioned values.
+
+    The limits follow from these. `throughput` is in the provider's own unit, like the option
+    `--throughput`.
+    """
 
     name: str
     size_bytes: int
@@ -67,9 +72,11 @@ class DescribedVolume:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The limits in a customer's file, whose format is `origin`; a `volume` has its type's.
+    """The limits found in a customer's file.
 
-    `ignored` are keys that are not limits, `observed` figures of the use of a volume.
+    `origin` names the format. `volume` is set if the file describes a cloud volume, whose limits
+    follow from its type. `ignored` holds the names of keys that are not limits. `observed` are
+    figures of the use of a volume.
     """
 
     origin: str
@@ -108,9 +115,10 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Selection:
-    """The names that the user picked (`--pick NAME`), and the rounding of measured figures.
+    """The containers, units or disks that the user picked (`--pick NAME`).
 
-    `memory_qos` is the kubelets' throttling factor, None if they have none or the file states it.
+    `memory_qos` is the memory throttling factor of the kubelets, None if they have none or if the
+    file states it. `rounding` applies to figures that were measured.
     """
 
     names: tuple[str, ...] = ()
@@ -118,7 +126,10 @@ class Selection:
     rounding: Rounding = Rounding()
 
     def choose(self, kind: str, offered: Sequence[str]) -> str:
-        """Return the only name, or the picked one. Raises PagecageError with all names."""
+        """Return the only name offered, or the one that the user picked.
+
+        Raises PagecageError with all names if the user picked none of them or several.
+        """
         if len(offered) == 1:
             return offered[0]
         picked = [name for name in offered if name in self.names]
@@ -131,7 +142,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Importer:
-    """One format; `read` raises PagecageError, or another exception for a value that misfits."""
+    """One format of customers' files.
+
+    A module of this folder lists its formats in IMPORTERS. `read` raises PagecageError for what it
+    refuses; other exceptions mean a value that does not fit the format.
+    """
 
     recognise: Callable[[Document], bool]
     read: Callable[[Document, Selection], ImportResult]
@@ -171,9 +186,10 @@ class BlockLimit:
 def limits_of_one_device(
     limits: Sequence[BlockLimit], selection: Selection
 ) -> tuple[tuple[ImportedLimit, ...], tuple[UnsupportedLimit, ...]]:
-    """Return the limits of the only device or the picked one, and those of other devices.
+    """Return the limits of the only device, or of the one picked, and those of the other devices.
 
-    A rate of 0 is no limit, to Docker as to the kernel.
+    The latter are unsupported, because a cage limits one disk. A later limit of a kind replaces an
+    earlier one. A rate of 0 is no limit, to Docker as to the kernel.
     """
     limits = [limit for limit in limits if limit.rate > 0]
     devices = list(dict.fromkeys(limit.device for limit in limits))

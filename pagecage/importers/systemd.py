@@ -88,7 +88,11 @@ _UNIT = re.compile(r"/([^/]+\.(?:service|slice|scope|socket|mount|swap))(?:\.d/[
 
 
 def read_unit(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one unit from a unit file, or `systemctl cat UNIT` with its drop-ins."""
+    """Read the limits of one unit from a unit file, or from `systemctl cat UNIT`.
+
+    The latter prints the file and its drop-ins in the order in which they apply
+    (systemd.syntax(7)).
+    """
     units: dict[str, UnitProperties] = {}
     name, section = "the unit", ""
     for line in _joined_lines(document.text):
@@ -144,7 +148,10 @@ def is_show(document: Document) -> bool:
 
 
 def read_show(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one unit among those that an empty line separates, if they are set."""
+    """Read the limits of one unit. Values are plain numbers, and an empty line separates units.
+
+    systemd prints every property that it knows, so those that are not set are left out.
+    """
     units: dict[str, UnitProperties] = {}
     for number, block in enumerate(document.text.strip().replace("\r\n", "\n").split("\n\n"), 1):
         lines = [line.partition("=")[::2] for line in block.splitlines() if "=" in line]
@@ -191,6 +198,7 @@ def _result(units: dict[str, UnitProperties], origin: str, selection: Selection)
 
 
 def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:
+    """Return the limits of memory and CPU, and those that are shares of an unknown size."""
     limits: list[ImportedLimit] = []
     unsupported: list[UnsupportedLimit] = []
     is_limited = False

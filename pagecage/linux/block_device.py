@@ -59,6 +59,7 @@ class Mount:
 
     @property
     def has_cgroup_writeback(self) -> bool:
+        """True if buffered writes are charged to the cgroup of the writer when they are flushed."""
         is_journalled = "data=journal" in self.options.split(",")
         return not is_journalled and not {*self.filesystem.split("/")}.isdisjoint(CGROUP_WRITEBACK)
 
@@ -221,6 +222,7 @@ _WHOLE = (1 << 64) - 1
 
 
 def on_disk_bytes(path: Path) -> int:
+    """Return the bytes in written extents, as long on disk as in the file; 0 without FIEMAP."""
     with path.open("rb") as file:
         block_bytes = os.fstatvfs(file.fileno()).f_bsize
         size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes
@@ -255,7 +257,11 @@ class LoopDisk:
     size_bytes: int
 
     def attach(self, spool: Path) -> Path:
-        """Mount the disk, made anew if needed; return its mount point. Raises HostError."""
+        """Attach and mount the disk; return its mount point.
+
+        The file is made if it is missing or too small, and made again if it cannot be mounted.
+        Raises HostError if the kernel or the file system below cannot make a disk of it.
+        """
         mount_point = spool / _MOUNT_POINT
         mount_point.mkdir(parents=True, exist_ok=True)
         try:

@@ -56,7 +56,10 @@ class Cgroup:
         return any(directory.is_dir() for directory in self.directories)
 
     def without_roots(self) -> Cgroup:
-        """Return it without real roots, which have no limits; that of blkio may have."""
+        """Return it without real roots, which count for the whole machine and have no limits.
+
+        The root of blkio stays, because it may have limits.
+        """
         places = self.by_controller.items()
         return Cgroup(
             **{k: path for k, path in places if k == "blkio" or not is_real_root(path, k)}
@@ -81,7 +84,10 @@ class CgroupMaker(Protocol):
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the group with limits on `disk` and the other `disks`, or raise PagecageError."""
+        """Make the group with the cage's limits in force, or raise PagecageError.
+
+        `disk` is the data directory's, `disks` the cage's others by name.
+        """
 
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
@@ -143,7 +149,10 @@ def is_real_root(directory: Path | None, controller: str) -> bool:
 
 
 def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
-    """Return by controller the mount point and mounted path: "/", or a container's own group."""
+    """Return mount point and mounted path by controller of version 1, and of `unified`.
+
+    The mounted path is "/" or, in a bind mount of a container, the path of its own group.
+    """
     found: dict[str, tuple[Path, str]] = {}
     for mount in parse_mountinfo(read_text((proc or PROC) / "self/mountinfo") or ""):
         names = mount.options.split(",") if mount.filesystem == "cgroup" else ["unified"]
@@ -154,6 +163,7 @@ def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
 
 
 def own_cgroup(proc: Path | None = None) -> Cgroup:
+    """Return the cgroup of this process, which is charged for the pages that it touches first."""
     return cgroup_of("self", proc) or Cgroup(unified=CGROUP_ROOT)
 
 

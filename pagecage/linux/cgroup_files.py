@@ -184,6 +184,7 @@ class CounterFiles(_OpenFiles):
         super().__init__({name: one.paths(cgroup) for name, one in self._sources.items()})
 
     def read(self, name: str) -> Any:
+        """Return a counter file's parsed content; None if this kernel lacks it or it is gone."""
         texts = self.texts(name)
         return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
 
@@ -259,7 +260,11 @@ class LimitFiles(_OpenFiles):
         self._before: dict[str, list[str]] = {}
 
     def read(self, maj_min: str, *, only_changed: bool = False) -> dict[str, str]:
-        """Return limits in force on one disk, `only_changed` since the last such call."""
+        """Return limits in force, {"memory.max": text, "io.max.rbps": text}, on one disk.
+
+        Keys whose file is missing are left out; with `only_changed` also those whose file has the
+        same text as in the last such call.
+        """
         found: dict[str, str] = {}
         for name, parse in self._parsers.items():
             texts = [text or "" for text in self.texts(name)]
@@ -292,6 +297,7 @@ def limited_disks(cgroup: Cgroup) -> list[str]:
 
 
 def limit_file(cgroup: Cgroup, key: str) -> Path | None:
+    """Return the file that decides about a key of read_limits(); None if there can be none."""
     name, _, io_key = key.partition("io.max.")
     files = _limit_files(cgroup, name or "io.max")
     if len(files) == len(V1_IO_FILE) and io_key:
@@ -320,7 +326,10 @@ def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> 
 
 
 def read_imposed_limits(maj_min: str) -> dict[str, dict[str, str]]:
-    """Return limits that are not `max` by cgroup, nearest first, for a trial without a cgroup."""
+    """Return the limits on this process by cgroup, nearest first, without those that are `max`.
+
+    They hold for a trial without a cgroup of its own: a container's, a session's, a CI runner's.
+    """
     found: dict[str, dict[str, str]] = {}
     own = own_cgroup()
     alone = [Cgroup(**{key: path}) for key, path in own.by_controller.items()]

@@ -95,6 +95,7 @@ class Cgroupfs:
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
+        """Make the unit's group with the cage's limits. Raises HostError with a refused file."""
         for obstacle in self.place.obstacles:
             if obstacle.controller != "cpu" or "CPUQuota" in cage.properties:
                 raise HostError(obstacle.reason, obstacle.hint)
@@ -147,6 +148,7 @@ class Cgroupfs:
         _signal(self.cgroup(unit), name)
 
     def remove(self, unit: str) -> None:
+        """End everything in the unit's group and remove it. Raises HostError if something stays."""
         self._remove(self.cgroup(unit))
 
     def _remove(self, cgroup: Cgroup) -> None:
@@ -168,7 +170,11 @@ class Cgroupfs:
         return [["rmdir", *map(str, self.cgroup(unit).directories)]]
 
     def sweep(self) -> list[str]:
-        """Remove what a killed agent left; return the names. Raises HostError if any stays."""
+        """Remove what a killed agent left: groups, and controllers that it enabled.
+
+        Returns the names. What is in a hierarchy that is not mounted any more stays noted. Raises
+        HostError if something else stays.
+        """
         notes, removed = self._read(), []
         for group in reversed(notes["groups"]):
             noted: dict[str, Path] = {}

@@ -36,7 +36,10 @@ _PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class PageCounts:
-    """Resident pages, those `dirty` and in `writeback` among them, None by mincore(2)."""
+    """Pages of a file in the page cache, and the system call that counted them.
+
+    `dirty` and `writeback` are among the resident ones; None where mincore(2) counted.
+    """
 
     resident: int
     method: str
@@ -168,7 +171,11 @@ _LVM_CACHES = {
 
 
 def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[Json]:
-    """Return layers with a cache as `{layer, kind}`, of loops the file's resident bytes too."""
+    """Return each layer of the disk's stack with a cache of its own: `{layer, kind}`.
+
+    A loop device also has the `file` below it, its `file_bytes`, and its `resident_bytes`, which
+    are null if it cannot be read. With `is_evicted`, its pages are dropped before they are counted.
+    """
     found: list[Json] = []
     for name in stack_names(disk, sys):
         place = sys / "class/block" / name
@@ -290,12 +297,17 @@ def _filesystem(file: Path) -> str:
 
 
 def count_pages(file: EvictedFile) -> PageCounts:
-    """Count a file's pages. Raises FileNotFoundError, or PagecageError if they are hidden."""
+    """Count a file's pages.
+
+    Raises FileNotFoundError if the file is gone, and PagecageError if the kernel hides the pages of
+    another user's file.
+    """
     with _opened(file) as descriptor:
         return _count(file, descriptor)
 
 
 def evict_pages(file: EvictedFile) -> PageCounts:
+    """Write back and drop a file's pages; return what is left. Raises as count_pages()."""
     with _opened(file) as descriptor:
         return _drop(descriptor, partial(_count, file, descriptor))
 
@@ -336,7 +348,10 @@ _LOCKED = re.compile(r"^Locked: +([0-9]+) kB$")
 
 @dataclass(frozen=True)
 class FileMapping:
-    """A range in which a process maps a file; `path` is empty for a removed file."""
+    """One address range in which a process maps a file.
+
+    `path` is empty for a file that was removed: another one may have its name.
+    """
 
     start: int
     end: int
@@ -377,7 +392,11 @@ def parse_maps(text: str) -> Iterator[FileMapping]:
 
 
 def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
-    """Return who maps these files, by inode or path: btrfs shows another device there."""
+    """Return the processes that map any of these files.
+
+    A mapping is recognised by device and inode, or by its path: on btrfs and overlayfs the device
+    in /proc/PID/maps is not that of stat(2).
+    """
     wanted = {file.identity for file in files}
     paths = {os.path.realpath(file.path): file.identity for file in files}
     found: dict[Identity, tuple[PageHolder, ...]] = {}
@@ -414,7 +433,11 @@ def locked_bytes(smaps: str, starts: Collection[int]) -> int:
 
 
 def page_out(holder: PageHolder) -> str | None:
-    """Have a process give up clean pages by MADV_PAGEOUT; return why not, or None."""
+    """Make a process give up its clean pages of a file, by process_madvise(2) with MADV_PAGEOUT.
+
+    Pages that another process maps too, and locked pages, stay (mm/madvise.c). Returns why the
+    kernel refused; None if it did not.
+    """
     try:
         descriptor = os.pidfd_open(holder.pid)
     except OSError as error:

@@ -72,7 +72,11 @@ def is_running(pid: int, proc: Path = PROC) -> bool:
 
 
 def is_exiting(pid: int, proc: Path = PROC) -> bool:
-    """Return whether a process is ending; /proc/PID/cgroup of version 1 then names the roots."""
+    """Return whether a process has ended or is being ended by the kernel.
+
+    /proc/PID/cgroup names the root of each hierarchy of version 1 from then on
+    (proc_cgroup_show, kernel/cgroup/cgroup.c).
+    """
     fields = stat_fields(pid, proc)
     return fields is None or bool(int(fields[_FLAGS]) & _PF_EXITING)
 
@@ -104,7 +108,11 @@ def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
 
 
 def read_tree(pid: int, proc: Path = PROC) -> TreeCounters | None:
-    """Return a tree's counters, read until nobody was reaped meanwhile; None if it has ended."""
+    """Return the counters of a process and its descendants; None if it has ended.
+
+    A process that is reaped between two reads would be counted twice or not at all, so the tree is
+    read until the root's counters of reaped processes are the same before and after.
+    """
     total: TreeCounters | None = None
     for _ in range(_ATTEMPTS):
         before, members = _reaped(pid, proc), list(tree(pid, proc))
@@ -156,7 +164,11 @@ def read_waits(pids: Iterable[int], proc: Path = PROC) -> Json:
 
 
 def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
-    """Kill all with this beginning of a mark, until none is left or 10 s are over."""
+    """Kill every process whose environment has this mark; return the number of signals sent.
+
+    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may
+    fork meanwhile, so this repeats until none is found, for up to 10 s.
+    """
     killed, deadline = 0, time.monotonic() + _KILL_SECONDS
     while (marked := list(_marked(mark, proc, but_not))) and time.monotonic() < deadline:
         for pid in marked:

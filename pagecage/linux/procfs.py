@@ -18,7 +18,10 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """Return a kernel file's text, or None; a file object would take half of a trial's time."""
+    """Return a kernel file's text; None if this kernel lacks it or refuses to read it (PSI).
+
+    A trial reads over a hundred; a file object for each would take half of that time.
+    """
     descriptor = open_text(path)
     if descriptor is None:
         return None
@@ -61,6 +64,7 @@ def parse_limits(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
+    """Parse `KEY SUB=VALUE ...` lines (io.stat); a device that was never busy is a bare key."""
     return {
         key: {name: int(value) for name, value in row.items() if value.isdigit()}
         for key, row in parse_limits(text).items()
@@ -163,6 +167,7 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = PROC) -> bool:
+    """Return whether a socket listens in a network namespace of the processes, such as "self"."""
     files = (proc / str(pid) / "net" / name for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(read_text(file) or "") for file in files)
 
@@ -182,7 +187,10 @@ _CPU_PARTS = {  # lscpu-arm.c of util-linux
 
 
 def cpu_model(cpuinfo: str) -> str | None:
-    """Return the first CPU's name; arm64 states MIDR_EL1 (arch/arm64/kernel/cpuinfo.c)."""
+    """Return the name of the first processor; None if /proc/cpuinfo states none.
+
+    x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
+    """
     lines = (line.partition(":") for line in cpuinfo.split("\n\n", 1)[0].splitlines())
     first = {name.strip(): value.strip() for name, _, value in lines}
     if "model name" in first:

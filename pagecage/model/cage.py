@@ -22,9 +22,10 @@ every I/O."""
 
 @dataclass(frozen=True)
 class TokenBucket:
-    """A bucket in I/Os or bytes; one whose rate does not exceed the base is a plain limit.
+    """A bucket: `base` and `rate` per second, `capacity` and `credits`, in I/Os or in bytes.
 
-    Negative `credits` are I/O that was admitted before the limit was lowered.
+    Negative `credits` are I/O that was admitted before the limit was lowered; they are paid back
+    first. A bucket without capacity, whose rate does not exceed the base, is a plain limit.
     """
 
     base: float
@@ -88,9 +89,10 @@ def _share(limit: float, wanted: float) -> float:
 
 @dataclass(frozen=True)
 class LayerLimit:
-    """A limit of the `volume` or `instance` on reads, writes or both, a bucket's base with credits.
+    """A limit of one layer, `volume` or `instance`, on reads, writes or both (`of`).
 
-    `unit` is `operations`, by the provider's rules, or `bytes`.
+    `unit` is `operations`, counted by the provider's rules, or `bytes`. With `burst_per_second` and
+    `credits` it is the base rate of a bucket.
     """
 
     layer: str
@@ -122,9 +124,11 @@ class SnapshotRestore:
 
 @dataclass(frozen=True)
 class VolumeEvent:
-    """An event in seconds since the start of the measured part; without an end it lasts.
+    """An event of `kind` degrade, delay, pause, fail or detach.
 
-    `share` is that of the rates (degrade) or of the requests (delay, fail, between two bytes).
+    It applies to requests that arrive in its period, in seconds since the start of the measured
+    part. Without `until_seconds` it lasts. `share` is that of the rates (degrade), or of the
+    requests (delay, fail). A `fail` concerns the bytes from `first_byte` to before `end_byte`.
     """
 
     kind: str
@@ -224,9 +228,11 @@ class BurstCredits:
 
 @dataclass(frozen=True)
 class IoAccounting:
-    """The provider's rules of counting I/Os, unlike io.max's; None means unknown.
+    """The provider's rules of counting I/Os. None means unknown.
 
-    A larger I/O counts as several, adjacent ones are `merged`, reads and writes `combined`.
+    An I/O larger than `io_size_bytes` counts as several. If `merged`, adjacent I/Os are merged
+    before they are counted. If `combined`, reads and writes share one limit. io.max neither merges
+    nor combines.
     """
 
     io_size_bytes: int | None = None
@@ -258,8 +264,11 @@ class DiskLimits:
 class Cage:
     """Limits as numbers: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
-    Rates are already divided, and latencies multiplied, by `dilation`. All about I/O is of the data
-    directory's disk; `disks` has the others by name.
+    An absent property means no limit. `provenance` has a description and the source of the figures
+    (about, source). `volume`, `burst`, `accounting`, `latency` and `simulation` describe a cloud
+    volume; each may be None. `enforced_by` names what enforces the I/O limits. Rates are already
+    divided, and latencies multiplied, by `dilation`. `disks` has the other disks by name; all else
+    about I/O is of the data directory's disk.
     """
 
     name: str
@@ -316,9 +325,11 @@ class Cage:
 def property_arguments(
     cage: Cage, device_node: str, disk_nodes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the arguments of `systemctl set-property`; a disk without a node gets no limit.
+    """Return the arguments of `systemctl set-property` for the cage's slice.
 
-    All properties name one path: two paths of one disk would overwrite each other.
+    All I/O properties name the device by the same path: systemd writes all four keys for every
+    path, so two paths of one disk would overwrite each other. A disk without a path in `disk_nodes`
+    gets no limit. Accounting is on, so that totals exist without limits too.
     """
     arguments = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
     for name, value in cage.properties.items():

@@ -27,10 +27,12 @@ RESERVED = ("sampler", "credits", "load", "fio")
 
 @dataclass(frozen=True)
 class OwnCollector:
-    """A program, or a bpftrace script by its path, that a definition runs beside a trial.
+    """A program, or a bpftrace script, of the definition that runs beside a trial.
 
-    It prints a line each `period_seconds` (0: irregularly) in `directory` (None: the agent's). A
-    trial counts without its data unless it is `required`.
+    `command` has {programs} for the folder of the definition's files; of a script it is its path.
+    A trial counts without its data unless it is `required`. Lines are expected each
+    `period_seconds`; 0 for lines that come irregularly. The workload waits for the first line at
+    most `start_timeout_seconds`. It runs in `directory` (None: the agent's).
     """
 
     name: str
@@ -148,6 +150,7 @@ def _number(value: Any) -> float | None:
 
 
 def fields_of(lines: Iterable[FieldValues]) -> tuple[str, ...]:
+    """Return the names of the fields, in the order in which they were first printed."""
     return tuple(dict.fromkeys(name for line in lines for name in line.values))
 
 

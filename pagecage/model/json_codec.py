@@ -99,8 +99,9 @@ class Section:
 def from_json(kind: type[T], data: Any, where: str = "") -> T:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
-    `where` is the data's key path. Unknown keys of a section are ignored. Raises PagecageError
-    naming a wrong key.
+    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older
+    versions wrote some. Raises PagecageError naming the key for an unknown or missing key, or for a
+    value of another type.
     """
     value: T = _reader(cast(Hashable, kind))(data, where)
     return value

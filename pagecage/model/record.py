@@ -98,10 +98,13 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class Record:
-    """One trial's record: counters under the kernel's keys, and None for unknown, never 0.
+    """One trial's record.
 
-    Records without `page_bytes` are from x86-64. `trace_files` has traces by their path under the
-    run's folder. `record_sha256` is set last.
+    Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
+    those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
+    pages; records without it are from x86-64, which has one size. `conditions` are those of the
+    trial. `trace_files` has all traces by their path under the run's folder. `record_sha256` is set
+    last.
     """
 
     run_id: str

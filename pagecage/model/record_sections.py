@@ -93,10 +93,13 @@ class CageEvidence(Section):
 
 @dataclass(frozen=True)
 class CacheCheck(Section):
-    """Page cache figures of a moment; None means that this kernel does not report the figure.
+    """Page cache figures at one moment. None means that this kernel does not report the figure.
 
-    The slice is charged for and has read bytes, has lost some to reclaim (not on cgroup v1), and
-    has met its limit. The host reclaims from any cgroup.
+    `resident_bytes` of the trial's files are in the page cache. The slice is charged for
+    `charged_bytes` of page cache, has read `read_bytes` from the trial's disk, and has lost
+    `reclaimed_bytes` to reclaim; cgroup v1 does not count them. It has met its memory limit
+    `limit_hits` times. `host_reclaimed_bytes` were reclaimed from any cgroup because the host was
+    short of memory.
     """
 
     resident_bytes: int
@@ -107,6 +110,7 @@ class CacheCheck(Section):
     limit_hits: int | None = None
 
     def since(self, before: CacheCheck, key: str) -> int | None:
+        """Return the growth of a figure since an earlier check; None if one lacks it."""
         first, last = getattr(before, key), getattr(self, key)
         return None if first is None or last is None else last - first
 
@@ -199,7 +203,8 @@ class ExitEvidence(Section):
 class LoadEvidence(Section):
     """The load of a service, whose CPU time no counter of the cage includes.
 
-    The trial reached `during`: `start`, `warm_up`, `settle` or `load`.
+    `during` is the part that the trial reached: `start`, `warm_up`, `settle` or `load`. `cpus` are
+    those of the load. A negative `status` is the signal that ended it.
     """
 
     argv: tuple[str, ...] | None = None

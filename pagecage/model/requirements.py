@@ -119,7 +119,8 @@ def cgroup_maker(facts: JsonView, driver: str = "") -> str:
 def default_driver(facts: JsonView) -> str | None:
     """Return the driver of trials that name none; None for systemd's.
 
-    Without systemd it is CGROUPFS, or WITHOUT_LIMITS if the agent cannot make cgroups.
+    CGROUPFS where systemd is not the first process and the agent can make cgroups itself, else
+    WITHOUT_LIMITS, which serves trials without limits only.
     """
     if not check_limits(facts):
         return None if facts["systemd"]["pid1"] else CGROUPFS
@@ -230,7 +231,9 @@ def _check_driver(facts: JsonView, trial: Trial) -> list[MissedRequirement]:
 def check_hierarchy(facts: JsonView, cage: Cage, *, writes: bool = True) -> list[MissedRequirement]:
     """Return the cage's limits that the controllers of version 1 cannot hold.
 
-    They have no memory.high, and charge buffered writes to no cgroup (blkio-controller.rst).
+    They have no memory.high, and charge buffered writes to no cgroup (cgroup-v1/blkio-
+    controller.rst). `writes` is False if the trial is not known to write; the verdict then judges
+    the limit.
     """
     missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
     if facts["systemd"]["pid1"]:

@@ -83,7 +83,10 @@ def read_lines(run_path: Path, record: Record, collector: str) -> list[Json]:
 
 
 def check_traces(run_path: Path, record: Record) -> list[str]:
-    """Return a sentence about each trace that is missing, cut off or altered since the record."""
+    """Return a sentence about each trace that is missing, cut off or altered since the record.
+
+    Older records lack sizes and hashes. Traces from a bundle were compared with its manifest.
+    """
     left_out = _left_out_of_bundle(run_path) if record.trace_files else None
     if left_out is not None:
         lost = (path for path in record.trace_files if not (run_path / path).is_file())

@@ -27,9 +27,11 @@ class MetricMissing(Exception):
 
 @dataclass(frozen=True)
 class MetricPattern:
-    """A figure in a program's output: a regular expression with a group, or a JSON path from `$`.
+    """A figure in the output of a program.
 
-    The last match counts. `higher_is_better` decides its knee; None leaves that to the name.
+    `pattern` is a regular expression with one group, or a JSON path that begins with `$`. The last
+    match counts, or the last JSON document that has a number there. `higher_is_better` decides
+    where a curve of it has its knee; None leaves that to the name.
     """
 
     pattern: str
@@ -136,10 +138,13 @@ STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "KILL")
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """The load of a server, and the part of it that is measured, from its start to its exit.
+    """The load of a server, and the part of it that is measured.
 
-    It runs outside the cage, first for `warm_up_seconds`, then again after `settle_seconds`.
-    `metrics` are by response. The server serves in time, and `stop_signal` ends it.
+    The load runs outside the cage. It runs for `warm_up_seconds` first and is then ended; after
+    `settle_seconds` it runs again, and is measured from its start to its exit. `metrics` are
+    figures in its standard output, by response. The server has `ready_timeout_seconds` to serve
+    (None: the trial's timeout), and is ended by `stop_signal`. Its other settings are those of a
+    command.
     """
 
     load: tuple[str, ...]

@@ -29,7 +29,11 @@ class Package:
 
 
 def missing_packages(facts: JsonView, packages: Sequence[Package]) -> tuple[str, str] | None:
-    """Return the reason and the fix if a host of a known family lacks packages, else None."""
+    """Return the reason and the fix if a host lacks packages, else None.
+
+    Without a known family of distributions they are not checked; a missing program is reported
+    anyway.
+    """
     found = facts.get("packages") or {}
     family, versions = found.get("family"), found.get("versions", {})
     names = dict.fromkeys(name for package in packages if (name := package.name_on(family)))
@@ -65,10 +69,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """An image and the settings of its container; `archive` is None if the engine has it.
+    """An image and the settings of its container.
 
-    `env_files` are paths on the host. `ports` must be free there: the container shares its network.
-    None leaves the image's user and directory. `layer_bytes` are without compression.
+    `reference` is the user's spelling, `image_id` the digest of the image's configuration. The
+    engine loads `archive`, a path on the host; None if the engine has the image already.
+    `env_files` are paths on the host. `user` and `directory` replace those of the image; None
+    leaves them. `ports` must be free on the host, whose network
+    the container shares. `layer_bytes` is the size of all layers without compression.
     """
 
     reference: str
@@ -98,9 +105,10 @@ ORIGINAL, DATA = "original", "data"
 class TrialData:
     """A directory, {data} in a command, that is the same before each trial.
 
-    `prepare` makes it once; another version of `made_by` makes it anew. If trials write to it, it
-    is restored before each. Without `prepare`, the controller has copied it to
-    `copied_to`/original.
+    The command `prepare` makes it once, with {data}, {programs}, {seed}, {file} and {files} in its
+    words; `made_by` names further programs whose change makes it anew. If trials write to it
+    (`writes`), it is restored before each. `size_bytes` is an estimate for the space on the disk;
+    0 if it is unknown. Without `prepare`, the controller has copied it to `copied_to`/original.
     """
 
     prepare: tuple[str, ...] = ()
@@ -167,10 +175,14 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Workload:
-    """The program to run: a `handshake` (docs/HANDSHAKE.md), `command`, `service` or `fio`.
+    """The program to run.
 
-    Arguments of `fio` are a job's options; others may contain {placeholders} (docs/FORMAT.md). A
-    service has the settings of a `command`, and those of its load.
+    `kind` is `handshake` (docs/HANDSHAKE.md), `command`, `service` or `fio`. The `arguments` of
+    `fio` are options of one job. Those of other kinds may contain {file}, {sidecar}, {data_dir} and
+    {max_seconds}; an argument {files} stands for all files. Program and arguments of a command or a
+    service may contain {programs}, the folder of the definition's own programs, and {data}, its
+    prepared data. `min_memory_bytes` is the smallest MemoryMax in which the program is known to
+    work. A service has the settings of a `command`, and those of its load in `service`.
     """
 
     program: str
@@ -199,9 +211,12 @@ class SetupStep:
 class Trial:
     """One row of a plan.
 
-    `max_seconds` limits the measured part, `timeout_seconds` the workload. There are `files` files
-    like `dataset`, with consecutive seeds. `machine_memory_bytes` are left to the machine.
-    `dirty_limits` are of /proc/sys/vm. The workload writes up to `writes_bytes`.
+    `max_seconds` limits the measured part, `timeout_seconds` the lifetime of the workload. There
+    are `files` files like `dataset`, with consecutive seeds. Any `storage` but "data" is made for
+    the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
+    values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
+    to its own files. `packages` must be installed on the host. `data` are prepared or copied data.
+    `own_collectors` are those that the definition brings along. `conditions` are of CONDITIONS.
     """
 
     trial_id: str
@@ -275,10 +290,13 @@ def trial_from_json(data: JsonView) -> Trial:
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """A `command`, measured from its start to its exit, or until it serves.
+    """Settings of a `command`, which is measured from its start to its exit, or until it serves.
 
-    It serves when a line matches `ready_when` or a port listens. `data_paths` are those whose cache
-    state is set. If `is_literal`, its arguments have no {placeholders}.
+    The cache state of `data_paths` (files, or directories with all files below) is set and
+    measured. The command serves when a line of its output matches `ready_when` or when it listens
+    on TCP `ready_port`. It runs in `directory` (None: the agent's). If `is_literal`, its arguments
+    contain no {placeholders}. With `streams_output` its output goes to the user, and with
+    `takes_input` it reads the user's standard input. With `image` it is a program of that image.
     """
 
     data_paths: tuple[str, ...] = ()

@@ -53,7 +53,10 @@ def mean_us(quantiles: Quantiles) -> float:
 def latency_at_size(
     sizes: Sequence[LatencyQuantiles], size_bytes: float, probability: float
 ) -> float:
-    """Return the latency of a size, log-linear between two sizes; 0 without distributions."""
+    """Return the latency of requests of a size at a probability; 0 without distributions.
+
+    Between two sizes, the logarithm of the latency is linear in that of the size.
+    """
     ordered = sorted(sizes, key=lambda one: one.size_bytes)
     near = [one for one in ordered if one.size_bytes <= size_bytes][-1:]
     near += [one for one in ordered if one.size_bytes > size_bytes][:1]

@@ -75,6 +75,7 @@ def image_program(
 
 
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
+    """Raise PagecageError if the image is for another system or processor (the kernel's name)."""
     kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:

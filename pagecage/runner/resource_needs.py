@@ -62,6 +62,7 @@ def _bytes_in_memory(trial: Trial) -> int:
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
+    """Return the files that a replay, or an experiment of a project, copies to the host."""
     return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 

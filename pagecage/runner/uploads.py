@@ -57,6 +57,7 @@ def find_uploads(
 
 
 def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all regular files below a directory."""
     if path.is_file():
         return path.stat().st_size
     files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
@@ -75,6 +76,7 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
 def translate_command(
     argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str
 ) -> tuple[str, ...]:
+    """Return the command with the copied paths, as the user typed them, on the host."""
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
 

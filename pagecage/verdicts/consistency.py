@@ -346,7 +346,11 @@ def _read_contradictions(record: Record) -> Iterator[str]:
 
 
 def read_before_go(record: Record) -> str | None:
-    """Return a sentence if the trial had read more of its cold files before `go` than to start."""
+    """Return a sentence if the trial itself had read much of its cold files before `go`.
+
+    A program may read a little of them to start; a reader of pagecage's reads nothing. A warm-up
+    that the plan asks for is no finding.
+    """
     cache, size = record.cache, record.cache.file_bytes
     if any(arguments in " ".join(record.workload.argv or ()) for arguments in FILLS_CACHE):
         return None

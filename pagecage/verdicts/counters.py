@@ -22,7 +22,10 @@ Rows = Sequence[Row]
 
 
 def on_disk(record: Record, name: str) -> Record:
-    """Return the record with another disk's device, limits and counters, without the files."""
+    """Return the record with another disk's device, I/O limits and counters in place of the data's.
+
+    It has no files and no figures of the workload, since those are not known by disk.
+    """
     disk, counters, unknown = record.disks[name], record.counters, dict.fromkeys(_OF_DISK)
     before, after = (
         None if moment is None else {**moment, **((moment.get("disks") or {}).get(name) or unknown)}
@@ -61,7 +64,10 @@ def measured_seconds(record: Record) -> float | None:
 
 
 def whole_seconds(record: Record) -> float | None:
-    """Return the time of the whole pass; None unless the trial ran to its end or time limit."""
+    """Return the time of the whole pass, scaled if only a part was covered.
+
+    None unless the trial ran to its end or to its time limit.
+    """
     if not record.measured or record.outcome not in ("ok", "timed_out"):
         return None
     return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
@@ -102,7 +108,10 @@ def io_difference(record: Record, key: str) -> float | None:
 
 
 def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
-    """Return the I/O and seconds of the measured part; without an end, of the workload's life."""
+    """Return the I/O of the measured part and its length in seconds.
+
+    If the part did not end, both cover the workload's whole life.
+    """
     moved, seconds = io_difference(record, key), measured_seconds(record)
     if moved is not None and seconds:
         return moved, seconds
@@ -112,7 +121,10 @@ def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
 
 
 def final_counter(record: Record, *path: str) -> Any:
-    """Return a counter of the slice, which began at 0, at the end of the trial or else at `end`."""
+    """Return a counter of the slice at the end of the trial, or else at `end`.
+
+    The slice belongs to the trial alone, so its counters began at 0.
+    """
     total = counter(record, "totals", "cgroup", *path)
     return total if total is not None else counter(record, "after", "cgroup", *path)
 
@@ -145,7 +157,10 @@ def disk_bytes(record: Record, direction: str) -> float | None:
 
 
 def host_cpu_seconds(record: Record, *states: str) -> float | None:
-    """Return the time of all CPUs of the machine in these states (proc_stat(5))."""
+    """Return the time that this machine's CPUs spent in these states, summed over all CPUs.
+
+    Source: proc_stat(5). `steal` is the time that a hypervisor took.
+    """
     before, after = (counter(record, at, "host", "stat") for at in ("before", "after"))
     return cpu_seconds_between(before or {}, after or {}, *states)
 

@@ -45,7 +45,10 @@ from pagecage.verdicts.windows import (
 class Diagnosis:
     """The binding limit, its `share` of the measured time, and the traffic in every second.
 
-    `disk` is None with one disk, `others` the other disks; `read` and `write` None without an end.
+    `property` is the systemd property of the cap. `sequential_seconds` is the least time in which
+    the caps allow the files to be read once, in order. `read` and `write` cover the whole measured
+    part; they are None if it did not end. `disk` is the disk of the limit; None with one disk, or
+    if the limit is not on a disk. `others` has the traffic of disks beside the data directory's.
     """
 
     bound_by: str
@@ -117,7 +120,10 @@ DEFAULT_READ_AHEAD_KB = 128
 
 
 def sequential_seconds(record: Record) -> float | None:
-    """Return the least time to read all files once, in order; None without a cap on reads."""
+    """Return the least time to read all files once, in order, by whole read-ahead windows.
+
+    None if the cage has no cap on reads.
+    """
     size, caps = record.cache.file_bytes, requested_caps(record)
     if not size:
         return None
@@ -137,7 +143,10 @@ FULL = 0.9
 
 @dataclass(frozen=True)
 class HeldWindows:
-    """The windows, on its disk, in which a limit held the program back; their share of the time."""
+    """The windows in which a limit of one disk held the program back, and their share of the time.
+
+    The windows are those of that disk.
+    """
 
     limit: BindingLimit
     windows: Sequence[Window]
@@ -211,7 +220,11 @@ class Evidence:
 
     @property
     def reread_share(self) -> float:
-        """The share of the bytes read that were in memory before (workingset_refault_file)."""
+        """The share of the bytes read that had been in memory before; 0 if it is not known.
+
+        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
+        read-ahead fetched.
+        """
         read = traffic("read", self.held_windows).bytes
         again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
         return min(1.0, again / read) if read else 0.0

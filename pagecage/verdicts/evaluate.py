@@ -101,7 +101,8 @@ def evaluate(
 ) -> Verdicts:
     """Return all verdicts on a record and its sampler series; docs/METHODOLOGY.md has the rules.
 
-    `damage` is that of check_traces(). `repeats` are the other repeats of its treatment.
+    `damage` has a sentence about each trace that is missing or altered (check_traces()). `repeats`
+    are the other repeats of its treatment. The result depends on the arguments alone.
     """
     speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
     cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)

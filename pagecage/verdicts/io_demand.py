@@ -23,6 +23,7 @@ from pagecage.verdicts.windows import (
 
 
 def amplification(record: Record) -> Amplification:
+    """Return the bytes that the disk delivered per requested byte and per distinct byte."""
     moved, end = io_difference(record, "rbytes"), record.workload.end or {}
     requested, distinct = end.get("bytes"), end.get("distinct_bytes")
     if moved is None or not (requested or distinct):
@@ -39,7 +40,10 @@ def amplification(record: Record) -> Amplification:
 
 
 def time_floor(record: Record) -> TimeFloor:
-    """Return the least time of the slowest disk under the caps, after burst credits."""
+    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
+
+    With several disks it is that of the slowest one. The verdict is `unknown` without caps.
+    """
     views = disk_views(record)
     floors = {"": _disk_floor(record)}
     floors |= {f"On the disk {name}, ": _disk_floor(view) for name, view in views.items()}
@@ -71,7 +75,10 @@ def _disk_floor(record: Record) -> TimeFloor:
 
 
 def least_seconds(record: Record, name: str, moved: float) -> float:
-    """Return the least time for this many bytes or I/Os under one cap and its first credits."""
+    """Return the least time for this many bytes or I/Os under one cap.
+
+    The cap's bucket holds the credits that it had when the trial began.
+    """
     for one in cap_buckets(record):
         if name in one.properties:
             return one.bucket.least_seconds(moved)
@@ -86,7 +93,10 @@ _CAPS = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """The traffic in one direction; the caps are averages of those in force, None without one."""
+    """The traffic in one direction over some time.
+
+    The caps are the averages of those in force; None if the direction has no cap.
+    """
 
     bytes: float
     ios: float
@@ -107,7 +117,11 @@ class DiskTraffic:
 
 @dataclass(frozen=True)
 class TrafficSecond:
-    """One second: its binding limit, and the traffic of the data's and of the `others` disks."""
+    """One second of the measured part: its binding limit and the traffic in each direction.
+
+    `property` is the systemd property of the cap that bound, and `disk` its disk. `read` and
+    `write` are those of the data directory's disk, `others` those of the cage's other disks.
+    """
 
     start_seconds: float
     seconds: float
@@ -163,7 +177,10 @@ def total(figure: str, windows: Sequence[Window]) -> float | None:
 def second_by_second(
     windows: Sequence[Window], requested: Mapping[str, object]
 ) -> tuple[TrafficSecond, ...]:
-    """Return every second with its longest limit, from the windows that begin in it."""
+    """Return every second of the measured part, from the windows that begin in it.
+
+    The limit of a second is the one with the most time, the first of equal ones.
+    """
     groups: dict[int, list[Window]] = {}
     for window in windows:
         groups.setdefault(int(window.start_seconds), []).append(window)
@@ -199,9 +216,10 @@ IDLE = 0.5
 class DemandWindow:
     """One window of a trial: the I/O that it needs under any limits, and its time without them.
 
-    In `own_seconds` no task waited for the disk, in `disk_seconds` tasks waited for the disk itself
-    and not at a limit, in `hidden_seconds` the disk worked beside the program. `requests` are those
-    of the disk after merging, `queued_seconds` the sum of their times there; None if unknown.
+    `seconds` is its measured length. `own_seconds` is the time in which no task waited for the
+    disk, `disk_seconds` that in which tasks waited for the disk itself and not at a limit,
+    `hidden_seconds` that in which the disk worked beside the program. `requests` are those of the
+    disk after merging, `queued_seconds` the sum of their times there; both are None if unknown.
     """
 
     moved: Mapping[str, float]
@@ -223,8 +241,9 @@ class IoDemand:
     """The windows of a trial.
 
     `used_share` is the share of a cap that the program used while one held it back; 1 if none did.
-    The trial covered `covered_share` of the whole pass. `largest_request_bytes` is the disk's bound
-    on one request. If `is_emulated`, the program's own time is several times that of a real CPU.
+    `covered_share` is the share of the whole pass that the trial covered. `largest_request_bytes`
+    is the disk's bound on one request; None if unknown. If `is_emulated`, the program's own time is
+    several times that of a real CPU.
     """
 
     windows: tuple[DemandWindow, ...]
@@ -355,9 +374,10 @@ def _demand_window(record: Record, window: Window) -> DemandWindow:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of the whole pass; None if there is none, for `reason`.
+    """The predicted time of the whole pass under other caps; None if there is no prediction.
 
-    A cap would hold the program for `held_share` of it. The rest is uncertain under a tight cap.
+    `reason` explains the value. `held_share` is the share of that time in which a cap would hold
+    the program back. The rest is the program's own time, which is uncertain under a tight cap.
     """
 
     seconds: float | None
@@ -394,16 +414,20 @@ GAIN = 0.10
 
 @dataclass(frozen=True)
 class Knee:
-    """The least limit above which a higher one does not pay; None without one, for `reason`."""
+    """The least limit above which a higher one does not pay.
+
+    `value` is None if there is no such limit. `reason` explains the value.
+    """
 
     value: float | None
     reason: str
 
 
 def find_knee(points: Sequence[tuple[float, float]], more_is_better: str | None = None) -> Knee:
-    """Return the knee of (limit, time), or of a metric of which more is better.
+    """Return the knee of (limit, time) points.
 
-    Noise that makes a higher limit measure worse is no gain of the lower one.
+    With `more_is_better`, the figures are of a metric of this name, of which more is better. Noise
+    can make a higher limit measure worse; that does not count as a gain of the lower one.
     """
     ordered = sorted(points)
     name, figure, verb, gain = "the time", "a time", "falls", GAIN

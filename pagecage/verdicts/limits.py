@@ -53,12 +53,18 @@ def requested_caps(record: Record) -> dict[str, float]:
 
 
 def cap_changes(record: Record) -> Sequence[Row]:
-    """Return the caps' changes, {"t": CLOCK_MONOTONIC seconds, property: cap}, in order."""
+    """Return the changes of the caps while the trial ran, in order; empty without burst credits.
+
+    A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
+    """
     return (record.cage.credits or {}).get("changes") or rate_changes(record)
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
-    """Return the mean of each cap between two moments; before its first change, the request."""
+    """Return the average of each cap between two moments of CLOCK_MONOTONIC.
+
+    It is the mean over the stretches between changes; the requested cap holds until the first.
+    """
     averages = {}
     for name, base in requested_caps(record).items():
         pieces, since, cap = [], start, base
@@ -77,6 +83,7 @@ def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
 
 
 def measured_caps(record: Record) -> dict[str, float]:
+    """Return the average of each cap in the measured part; the requested caps if it never began."""
     within = record.measured
     if not within:
         return requested_caps(record)
@@ -84,6 +91,7 @@ def measured_caps(record: Record) -> dict[str, float]:
 
 
 def cap_change_count(record: Record, name: str) -> int:
+    """Return how many times the cap of one property changed within the measured part."""
     if not (within := record.measured):
         return 0
     start, end = within.start_monotonic_seconds, within.end_monotonic_seconds
@@ -130,7 +138,8 @@ def cap_buckets(record: Record) -> list[CapBucket]:
 class SharedLimit:
     """A limit that reads and writes share at the provider, with the I/O of both.
 
-    `was_split`: io.max was divided. The provider would have needed `least_seconds`.
+    `was_split` is whether io.max was divided between reads and writes while the trial ran.
+    `least_seconds` is the time that the provider would have needed, and `seconds` the time taken.
     """
 
     kind: str
@@ -142,13 +151,15 @@ class SharedLimit:
 
     @property
     def used(self) -> float:
+        """The I/O of both, as a share of what the provider would have allowed."""
         return self.least_seconds / self.seconds
 
 
 def shared_limits(record: Record) -> Iterator[SharedLimit]:
     """Yield each shared limit of a trial that both read and wrote.
 
-    Older records have no bucket for one; it follows from the caps.
+    Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
+    buckets follow from the caps.
     """
     seconds, caps = measured_seconds(record), requested_caps(record)
     if not seconds or not (record.cage.accounting or {}).get("combined"):

@@ -212,7 +212,8 @@ def _disk_service(record: Record) -> DiskService | None:
 def judge_disk_speed(record: Record, repeats: Sequence[Record]) -> Verdict:
     """Return `usual`, `slow` or `unknown`, from the other repeats of the trial's treatment.
 
-    With a deeper queue than theirs, the time between two ends counts.
+    With a deeper queue than theirs a request waits for others, so that the time between two ends
+    counts.
     """
     own, seconds = _disk_service(record), measured_seconds(record)
     if own is None or not seconds:
@@ -325,7 +326,11 @@ several flushes (admin-guide/cgroup-v2.rst, "Writeback")."""
 def judge_host_quiet(
     record: Record, series: Rows = (), disk_speed: Verdict | None = None
 ) -> Verdict:
-    """Return `quiet`, `not_quiet` or `unknown`, by CPUs, disks, outer host and gaps in samples."""
+    """Return `quiet`, `not_quiet` or `unknown`.
+
+    The verdict rests on the disk, the CPUs, the outer host, the gaps in the sampler's series, and
+    the verdict on the disk's speed. A speed that is not known does not count.
+    """
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")

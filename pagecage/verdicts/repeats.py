@@ -33,7 +33,10 @@ def ranks_left_out(n: int) -> int:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Return half of the interval as a share of the median; None for under six values, or by 0."""
+    """Return half of the interval's width as a share of the median.
+
+    None for fewer than six values, or if the median is zero and the width is not.
+    """
     if len(values) < FEWEST:
         return None
     ordered, k, middle = sorted(values), ranks_left_out(len(values)), median(values)
@@ -75,7 +78,10 @@ def _is_ok(record: Record) -> bool:
 
 
 def judge_output(record: Record, repeats: Sequence[Record]) -> Verdict:
-    """Return `same`, `differs` or `unknown`; the output of most trials is the right one."""
+    """Return `same`, `differs` or `unknown`: whether a command printed what its repeats printed.
+
+    If they differ, the output of more trials than any other is the one to have.
+    """
     own, others = _output(record), list(filter(None, map(_output, repeats)))
     if own is None or not others:
         return Verdict("unknown", "There is no standard output of another repeat to compare with.")

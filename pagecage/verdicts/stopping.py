@@ -21,10 +21,11 @@ DEFAULT_RESPONSE = "read_seconds"
 
 
 def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) -> int | None:
-    """Return the fewest blocks, six or more, whose intervals are as narrow as `until_ci`.
+    """Return the fewest blocks whose intervals are all as narrow as the plan requires.
 
-    None without such blocks or rule. `document` is plan.json; `last` has the last record of each
-    trial, and only blocks with all of them count.
+    None if no number of blocks is enough yet, or if the plan has no `until_ci`. `document` is
+    plan.json; `last` is the last record of each trial, by trial id; `judge` gives the verdicts on
+    it. A block counts if each of its trials has a record. Every interval needs at least six blocks.
     """
     if not document.get("until_ci"):
         return None
@@ -45,9 +46,10 @@ def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) 
 def too_wide(
     document: Document, last: Mapping[str, Record], judge: Judge
 ) -> dict[tuple[str, ...], float | None]:
-    """Return the half widths, shares of the median, of treatments with too wide an interval.
+    """Return the treatments whose interval is too wide, each with its half width.
 
-    None is no interval. Empty if the plan has no `until_ci`.
+    A half width is a share of the median; None if there is no interval. Empty if the plan has no
+    `until_ci`.
     """
     if not document.get("until_ci"):
         return {}

@@ -18,7 +18,8 @@ class LimitVerdict(Verdict):
     """The verdict on one systemd property: `enforced never_reached leaky not_applicable`.
 
     `cap`, `observed` and `calibrated` are in the property's unit: bytes, bytes per second, I/Os per
-    second, or percent of one CPU; None if unknown. `disk` is None for the data directory's disk.
+    second, or percent of one CPU. None means not known. `disk` is a disk of the cage beside the
+    data directory's; None for any other limit.
     """
 
     property: str
@@ -37,8 +38,10 @@ def limit_title(limit: LimitVerdict) -> str:
 class BindingVerdict(Verdict):
     """The limit that held the trial back: `bandwidth iops memory cpu device none`.
 
-    `shares` are those of the measured time by limit, `caps` by systemd property, or DISK.PROPERTY.
-    Caps of several disks can be full at the same time.
+    `shares` maps each limit to the share of the measured time in which it held the trial back.
+    `caps` holds the same shares by systemd property, which separates reads from writes. A property
+    of another disk than the data directory's is `DISK.PROPERTY`. Caps of several disks can be full
+    at the same time.
     """
 
     shares: dict[str, float]

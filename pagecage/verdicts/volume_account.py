@@ -27,9 +27,10 @@ PART_SHARE = 0.1
 
 @dataclass(frozen=True)
 class AccountedLimit:
-    """A limit of the account; `used` is in operations or bytes.
+    """A limit of the account.
 
-    Requests waited for it in `exceeded_seconds`. `changes` are those between burst and base.
+    `used` is in operations or bytes, and `exceeded_seconds` the time in which a request waited for
+    it. `changes` are the moments at which the rate changed between burst and base.
     """
 
     layer: str
@@ -151,7 +152,11 @@ def rate_changes(record: Record) -> list[dict[str, float]]:
 
 
 def late_volumes(record: Record) -> tuple[str, ...]:
-    """Return a sentence for each disk whose volume has a latency and replied late too often."""
+    """Return a sentence for each disk whose volume answered too many requests late.
+
+    Without a latency, a request that no limit holds back is due when it arrives: the disk below
+    decides then, and no figure of the cage is missed.
+    """
     found = []
     for name, one in {"": record, **disk_views(record)}.items():
         account = volume_account(one)
@@ -169,9 +174,10 @@ def late_volumes(record: Record) -> tuple[str, ...]:
 
 
 def judge_witnesses(record: Record, binding: BindingVerdict) -> Verdict:
-    """Return `agree`, `disagree` or `unknown` of the diagnosis and the volume's account.
+    """Hold the diagnosis, from cgroup and pressure, against the volume's account.
 
-    One names an I/O cap for half of the time, the other for less than a tenth.
+    `agree`, `disagree` or `unknown`. They disagree if one names an I/O cap for at least half of the
+    time and the other for less than a tenth. With several disks, one volume's account suffices.
     """
     records = (record, *disk_views(record).values())
     accounts = [account for one in records if (account := volume_account(one)) and account.seconds]

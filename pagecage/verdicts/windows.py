@@ -93,7 +93,10 @@ class Window:
 
 @dataclass(frozen=True)
 class BindingLimit:
-    """The limit of a window: one of NAMES, a cap's property, and the disk of a cap or busy one."""
+    """The limit that held one window back: one of NAMES, and for a cap its systemd property.
+
+    `disk` is the disk of a cap, or the one that was busy.
+    """
 
     name: str
     property: str | None = None
@@ -101,7 +104,10 @@ class BindingLimit:
 
 
 def cap_name(limit: BindingLimit) -> str | None:
-    """Return a cap's property, or DISK.PROPERTY of another disk; None if the limit is no cap."""
+    """Return a cap's property, after the name of its disk unless that is the data directory's.
+
+    None if the limit is no cap.
+    """
     if limit.property is None or limit.disk == DATA_DISK:
         return limit.property
     return f"{limit.disk}.{limit.property}"
@@ -170,9 +176,11 @@ SHORTEST_REMAINDER_SECONDS = 0.01
 
 
 def windows_of(record: Record, series: Rows) -> list[Window]:
-    """Return the windows of the measured part; empty if it did not end.
+    """Return the windows of the measured part.
 
-    A series too coarse for one gives a single window. Each has the windows of the other disks.
+    If the series is too coarse for one, the counters give a single window over the whole part.
+    Empty if the part did not end. A window of a cage with several disks has one for each other
+    disk.
     """
     found = [_from_rows(record, first, last) for first, last in _window_rows(record, series)]
     found = _with_steady_rates(record, found, series)

@@ -157,6 +157,7 @@ def requested_of_container(
 def requested_of_unit(
     properties: UnitProperties, cgroup: Cgroup, by: str
 ) -> tuple[RequestedLimit, ...]:
+    """Return the limits of a unit by its name. Raises PagecageError for an unreadable value."""
     singles, _ = single_limits(properties.single)
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))

@@ -31,7 +31,11 @@ Properties = dict[str, str]
 
 
 def control_group(unit: str, user: bool) -> str:
-    """Return an active unit's cgroup below the mount point. Raises PagecageError, or HostError."""
+    """Return the cgroup of an active unit, as a path below the mount point.
+
+    Raises PagecageError if there is no such unit or if it is inactive, HostError if systemd does
+    not answer.
+    """
     if not find_tool("systemctl"):
         raise HostError("systemctl is not installed", "name a process: --pid N")
     done = _show([unit], user)
@@ -109,7 +113,10 @@ def container_id(directory: Path) -> str | None:
 
 
 def inspect(name: str) -> InspectedContainer:
-    """Return a running container of the first engine that knows it. Raises PagecageError."""
+    """Return a running container of the first engine that knows it.
+
+    Raises PagecageError if none knows it or if it is not running, HostError if no engine answers.
+    """
     engines = [program for program in ENGINES if find_tool(program)]
     if not engines:
         raise HostError("neither docker nor podman is installed", "name a process: --pid N")

@@ -91,7 +91,10 @@ Row = JsonView
 
 
 def row_of(maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerProgram) -> Json:
-    """Return running totals of a disk: pauses, and rows of `{us, count}` by ends of buckets."""
+    """Return running totals of one disk: pauses, and histograms as rows of `{us, count}`.
+
+    `us` is the upper end of a bucket. Only what the program fills is present.
+    """
     row: Json = {}
     for name in (name for name, map_name in _HISTOGRAMS.items() if map_name in program.maps):
         buckets = []
@@ -105,7 +108,10 @@ def row_of(maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerP
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
-    """Return the figures between two times of CLOCK_MONOTONIC. A latency without writes is None."""
+    """Return the figures from `start` to `end` (CLOCK_MONOTONIC).
+
+    A latency is None without writes, and absent if the kernel could not be asked.
+    """
     before = [row for row in rows if row["t"] <= start]
     after = [row for row in rows if row["t"] >= end]
     if not before or not after:

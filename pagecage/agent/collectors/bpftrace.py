@@ -111,7 +111,10 @@ _OF_ARGUMENTS = tuple(f"filemap_fault.{key}" for key in ("vm_flags", "fault_flag
 
 
 def parts(kernel: str | None = None) -> tuple[Part, ...]:
-    """Return the program's parts for a release like 6.12.41+deb13-amd64 (None: this one)."""
+    """Return the parts of the program for a kernel, by default for the running one.
+
+    `kernel` is a release like 6.12.41+deb13-amd64.
+    """
     version = re.match(r"(\d+)\.(\d+)", kernel or platform.release())
     is_new = version is not None and tuple(map(int, version.groups())) >= _ORDER_IN_FILE_RA_STATE
     order = "args.ra->order" if is_new else "args.new_order"
@@ -212,6 +215,7 @@ VM_FAULTS = _bits(
 
 
 def decode(word: int, names: dict[int, str]) -> list[str]:
+    """Return the names of the set bits, lowest first. A bit without a name is in hexadecimal."""
     bits = (1 << position for position in range(word.bit_length()))
     return [names.get(bit, hex(bit)) for bit in bits if word & bit]
 

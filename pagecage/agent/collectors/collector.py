@@ -78,7 +78,10 @@ class Collector(ABC):
     def stop(self) -> CollectorResult: ...
 
     def report(self, _begin: float, _end: float, /) -> tuple[CollectorResult, Figures] | None:
-        """Return what replaces stop()'s result, and the figures, by CLOCK_MONOTONIC."""
+        """Return the result and the figures of the measured part (CLOCK_MONOTONIC).
+
+        It is called after stop(), whose result stands if this is None.
+        """
         return None
 
     def end(

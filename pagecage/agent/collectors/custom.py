@@ -64,7 +64,10 @@ class ArrivedLine:
 
 
 class CustomOutput:
-    """A thread that reads output to its end or the bound, at which it calls `on_flood` once."""
+    """A thread that reads a process's output to its end or to the bound.
+
+    `on_flood` is called once, by the thread, when the bound is exceeded. What follows is dropped.
+    """
 
     def __init__(self, process: Process[bytes], on_flood: Callable[[], None]) -> None:
         self._process, self._on_flood = process, on_flood
@@ -146,7 +149,10 @@ class CustomEvidence:
     lost_events: int = 0
 
     def gaps(self) -> list[float]:
-        """Return the silences that are too long, in seconds, between the first and last line."""
+        """Return the silences of the measured part that are too long, in seconds.
+
+        The end of a collector is a finding of its own, and so is a late first line.
+        """
         times = [one.t for one in self.values]
         last = self.end if self.ended_at is None else min(self.end, self.ended_at)
         first = max(self.begin, min(times, default=self.begin))
@@ -254,7 +260,10 @@ def with_trial_filter(text: str) -> str:
 
 
 def check_script(script: Path) -> str | None:
-    """Attach all probes of a script and detach them; return bpftrace's first error, or None."""
+    """Return bpftrace's first error about a script, with its place; None if it can be attached.
+
+    All probes are attached and detached again. Raises nothing: a check that takes too long fails.
+    """
     with TemporaryDirectory(prefix="pagecage-script-") as folder:
         path = Path(folder, script.name)
         path.write_text(with_trial_filter(script.read_text()))

@@ -93,7 +93,11 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
 
 
 def record_command(data: Path, cgroup: Path) -> list[str]:
-    """Return the command for a cgroup on all CPUs; -G has its name below the hierarchy's mount."""
+    """Return the command that records the loads of a cgroup on all CPUs.
+
+    perf applies -G to the events before it, which `perf mem record` puts in front. The name is that
+    below the hierarchy's mount, which is /sys/fs/cgroup/unified beside cgroup v1.
+    """
     root = next(folder for folder in cgroup.parents if folder.is_mount())
     name = os.path.relpath(cgroup, root)
     record = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(data)]

@@ -37,7 +37,11 @@ def _totals(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 class CgroupSource:
-    """Open files of a cgroup. A limit is sampled when its text changes; ancestors' have paths."""
+    """The files of a cgroup, which are opened once.
+
+    A limit is part of the first sample, and of each that finds another text than the one before.
+    Those of the ancestors have the cgroup's path before the name.
+    """
 
     def __init__(self, cgroup: Cgroup) -> None:
         self._counters = CounterFiles(cgroup, _FILES)
@@ -72,7 +76,11 @@ class CgroupSource:
 
 
 class TreeSource:
-    """Counters of processes without a cgroup; numbers of I/Os and pressure are the machine's."""
+    """The counters of processes without a cgroup.
+
+    Bytes and CPU time are their own. The numbers of I/Os are the disk's, and the pressure is the
+    machine's, so they include what other processes do.
+    """
 
     def __init__(self, processes: TrialProcesses) -> None:
         self._processes = processes

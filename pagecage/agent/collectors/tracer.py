@@ -34,7 +34,10 @@ _ARGS_WITH_DOT, _NAMED_FENTRY = (0, 19), (0, 20)  # bpftrace's CHANGELOG.md
 
 @dataclass(frozen=True)
 class Variant:
-    """Statements for kernel functions, or tracepoints with arguments; they cannot fill `lacks`."""
+    """Statements that attach to kernel functions, or to tracepoints with these arguments.
+
+    `lacks` are keys that the statements cannot fill.
+    """
 
     text: str
     functions: tuple[str, ...] = ()
@@ -201,7 +204,10 @@ class BpftraceProcess(ABC):
     def take(
         self, context: CollectorContext, launched: float, measured: tuple[float, float] | None
     ) -> tuple[CollectorResult, Figures]:
-        """Write the trial's ticks since the launch; return the result and the figures."""
+        """Write the trial's ticks since the launch; return the result and the figures.
+
+        `measured` are begin and end of the measured part; all by CLOCK_MONOTONIC.
+        """
 
     @property
     def has_begun(self) -> bool:

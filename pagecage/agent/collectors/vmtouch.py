@@ -19,7 +19,11 @@ _CPU_SHARE = 0.05  # vmtouch walks through the whole file, so larger files are s
 
 
 def parse_vmtouch(text: str) -> Json | None:
-    """Merge the last bar of each file of `vmtouch -v FILES`, which reprints them; None for none."""
+    """Merge the final bars of all files in the output of `vmtouch -v FILES`.
+
+    None if there are none. An empty file has no bar, nor has an error. vmtouch reprints a file's
+    bar while it walks through the file.
+    """
     last: dict[int, re.Match[str]] = {}
     file = 0
     for line in text.replace("\r", "\n").splitlines():

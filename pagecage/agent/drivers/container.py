@@ -78,7 +78,11 @@ def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
 
 
 def options(container: Container) -> list[str]:
-    """Return options of docker-run(1) and podman-run(1). As process 1 signals would be ignored."""
+    """Return options of docker-run(1) and podman-run(1): all capabilities, host network and pids.
+
+    With its own process ids the workload would be process 1, which ignores signals by default
+    (pid_namespaces(7)). Docker's seccomp filter would refuse io_uring.
+    """
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [
@@ -177,7 +181,10 @@ _OVERLAY = ("overlay2", "overlay")
 
 
 def provide_image(engine: ContainerEngine, image: ImageSpec) -> Json:
-    """Load the image if it is missing; return its entry for a record. Raises HostError."""
+    """Load the image unless the engine has it. Return its entry for a record, with its layers.
+
+    Raises HostError if the engine cannot load it, or does not tell where its layers are.
+    """
     found = engine.inspect_image(image.image_id) or _load(engine, image)
     user = str((found.get("Config") or {}).get("User") or "")  # empty for root
     return {
@@ -263,7 +270,11 @@ def open_archive(path: Path) -> tarfile.TarFile:
 
 
 def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
-    """Write an archive of the image alone. Raises ValueError if it is missing, and UNLOADABLE."""
+    """Write an archive of the image alone, with its own name in place of the archive's names.
+
+    The image is chosen by the digest of its configuration. Raises ValueError if it is missing, and
+    UNLOADABLE for a file that is not such an archive.
+    """
     with open_archive(archive) as source, tarfile.open(fileobj=out, mode="w|") as target:
         for entry in json.loads(_small(source, _CONTENTS)):
             config = _small(source, entry["Config"])
@@ -299,7 +310,11 @@ def _add(target: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
 
 
 def layer_directories(program: str, found: JsonView) -> tuple[Path, ...]:
-    """Return the directories of an image's layers, uppermost first. Raises HostError for none."""
+    """Return the directories of an image's layers, the uppermost first.
+
+    `found` is an entry of `docker image inspect` or `podman image inspect`. Raises HostError for a
+    storage driver without such directories.
+    """
     graph = found.get("GraphDriver") or {}
     data = graph.get("Data") or {}
     joined = (data.get("UpperDir"), data.get("LowerDir"))
@@ -376,6 +391,7 @@ def variables_file(context: LaunchContext) -> Path:
 
 
 def write_variables(image: ImageSpec, path: Path) -> None:
+    """Write them for --env-file; an argument would be visible to every user of the host."""
     if not image.environment:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

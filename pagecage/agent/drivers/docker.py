@@ -47,6 +47,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
     named = environment.get("DOCKER_HOST", "")
     if named.startswith("unix://"):
         return Path(named.removeprefix("unix://"))
@@ -175,6 +176,9 @@ class DockerApiDriver(DockerFlagsDriver):
 
 
 def cage_for_slice(cage: Cage) -> Cage:
-    """Return the limits that Docker lacks. Its --memory-reservation sets memory.low, no limit."""
+    """Return the limits that Docker lacks: MemoryHigh, and swap without a memory limit.
+
+    Docker's --memory-reservation sets memory.low, which protects and does not limit.
+    """
     lacking = {"MemoryHigh"} | (set() if "MemoryMax" in cage.properties else {"MemorySwapMax"})
     return Cage(cage.name, {k: v for k, v in cage.properties.items() if k in lacking})

@@ -214,7 +214,11 @@ def podman_facts(info: JsonView) -> EngineFacts:
 def unfit_reason(
     facts: EngineFacts, user: bool, cgroup_driver: str = "systemd"
 ) -> tuple[str, str] | None:
-    """Return why the engine cannot run a trial of a `user`'s or root's systemd, and the fix."""
+    """Return why the engine cannot run a trial, and the fix; None if it can.
+
+    `user` is True if trials run under a user's own systemd. `cgroup_driver` is the maker of the
+    trials' cgroups. In cgroup v1 a trial's limits on I/O would not hold for a container below it.
+    """
     name = facts.engine
     if facts.cgroup_version != 2:
         reason = "uses cgroup v1, where a trial's limits on I/O do not hold for its containers"

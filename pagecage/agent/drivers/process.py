@@ -31,7 +31,11 @@ class ProcessDriver(Driver):
         return {}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Return the command of the supervisor, which shows what a gated program leaves behind."""
+        """Return the supervisor's command, whose exit status is the workload's.
+
+        For a program that waits at a gate, processes that it leaves behind live on until the agent
+        has seen them.
+        """
         _supervised(context).report.unlink(missing_ok=True)  # of a setup step before
         return self._supervise(context, sys.executable, str(os.getpid()), argv)
 

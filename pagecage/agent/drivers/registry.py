@@ -15,7 +15,10 @@ from pagecage.model.trial import ImageSpec
 def make_driver(
     name: str, engines: ContainerEngines, ask: Ask, spool: Path, image: ImageSpec | None = None
 ) -> Driver:
-    """Return a driver; with `image` one for its programs. Importing only one module saves 0.5 s."""
+    """Return the driver with this name; with `image` one that runs a program of this image.
+
+    Only its module is imported: that of Docker's API takes half a second on an emulated CPU.
+    """
     services = DriverServices(engines, ask, spool, image)
     if image is not None:
         return ImageDriver(services, name)

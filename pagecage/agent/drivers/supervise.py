@@ -63,6 +63,7 @@ def start(argv: list[str], libc: ctypes.CDLL) -> int:
 
 
 def reap(main: int, status: int | None) -> int | None:
+    """Reap all children that have ended; return the wait status of `main` once it is known."""
     while True:
         try:
             pid, found = os.waitpid(-1, os.WNOHANG)
@@ -82,6 +83,7 @@ def has_children() -> bool:
 
 
 def kill_all() -> None:
+    """Kill every descendant and reap it. New ones may be forked meanwhile, so repeat."""
     while has_children():
         for pid in descendants(os.getpid()):
             with suppress(OSError):
@@ -122,6 +124,7 @@ def write_report(path: str) -> None:
 
 
 def end_like(status: int) -> None:
+    """End as the program did: by the same signal without a core dump, or with its exit status."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

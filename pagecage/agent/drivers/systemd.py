@@ -15,7 +15,11 @@ _HELD = 'read -r held && exec "$@"'
 
 
 class SystemdScopeDriver(Driver):
-    """`systemd-run --scope`, or faster: a shell around which the agent has a scope made."""
+    """`systemd-run --scope`: a child of the agent that enters the slice and execs the workload.
+
+    Where systemd can be reached without systemd-run, a shell waits until the agent has had a scope
+    made around it, which saves the start of systemd-run.
+    """
 
     name = "systemd-scope"
 

@@ -42,7 +42,12 @@ Used = Mapping[str, float]
 
 @dataclass
 class LimitMeter:
-    """One bucket, and the limits by property that it sets: two if reads and writes share it."""
+    """One bucket, the keys of io.stat that drain it, and the limits in force.
+
+    `counters` maps each systemd property that the meter sets to its io.stat key: two entries if
+    reads and writes share the limit. Without a burst the bucket has no capacity. `caps` are limits
+    by property.
+    """
 
     kind: str
     counters: dict[str, str]
@@ -111,6 +116,7 @@ def meters(cage: Cage) -> Iterator[LimitMeter]:
 
 
 def shares(cage: Cage, kind: str) -> bool:
+    """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
     caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
     return (
         bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
@@ -118,6 +124,7 @@ def shares(cage: Cage, kind: str) -> bool:
 
 
 def shares_all(cage: Cage) -> bool:
+    """Return whether the cage has I/O limits and reads and writes share all of them."""
     kinds = [
         kind
         for kind, properties in SHARED_PROPERTIES.items()
@@ -161,7 +168,11 @@ _SPIN = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result for one limit in its unit; `held` is None if it was not reached, for `error`."""
+    """Result for one limit. `observed` and `allowed` are in the property's own unit.
+
+    `held` is None if the load did not reach the limit or if a tool is missing; `error` is the
+    reason.
+    """
 
     method: str
     seconds: float | None
@@ -329,7 +340,11 @@ _NO_LIMIT = volume_model(Cage("", {}), 0)
 
 
 class SimulatedVolume:
-    """The volume of one trial, reached by `path`. Every method raises HostError if it is silent."""
+    """The volume of one trial. Every method raises HostError if the volume does not answer.
+
+    `path` names the path between the program and the server, with the time that it adds to a
+    request if that is known. Replies are sent so much earlier.
+    """
 
     def __init__(self, command: Command, path: JsonView | None = None) -> None:
         self._command, self.path = command, path or {"kind": QEMU}
@@ -348,6 +363,7 @@ class SimulatedVolume:
         return self._command({"account": True})
 
     def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
+        """Put a cage in force. Raises HostError if the volume then has another model."""
         model = volume_model(cage, seed)
         if path_us := self.path.get("latency_us"):
             model["path_us"] = path_us
@@ -360,7 +376,11 @@ class SimulatedVolume:
 
 
 def sound_account(volume: SimulatedVolume) -> Json:
-    """Return a volume's account. Raises HostError if its file failed, as on a full disk."""
+    """Return the account of a volume whose file served every request.
+
+    Raises HostError if the file could not, as on a full disk: the program has met an error that is
+    not the volume's.
+    """
     account = volume.account()
     if error := account["pcvolume"].get("last_error"):
         reason = f"the file below the simulated volume failed: {error}"

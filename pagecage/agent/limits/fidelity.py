@@ -31,7 +31,10 @@ SLOW = 1.5
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Fidelity in `io_size merged combined latency`: `exact stricter looser` or `absent`."""
+    """Fidelity in one `aspect`: `io_size`, `merged`, `combined` or `latency`.
+
+    `state` is `exact`, `stricter` or `looser` than at the provider, or `absent`.
+    """
 
     aspect: str
     state: str
@@ -41,7 +44,11 @@ class Fidelity:
 def count_as_provider(
     accounting: IoAccounting, disk: Disk, journal: QueueSettingsJournal, not_shared_reason: str = ""
 ) -> list[Fidelity]:
-    """Split requests at the provider's size, which the caller restores; return the fidelity."""
+    """Make the disk split requests at the provider's I/O size; return the fidelity of each aspect.
+
+    The caller restores the setting from the journal. `not_shared_reason` is empty if the trial's
+    io.max is divided between reads and writes.
+    """
     found, settings = [], read_queue_settings(disk)
     if wanted_kb := (accounting.io_size_bytes or 0) // KIB:
         largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
@@ -80,7 +87,10 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
 
 
 def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
-    """Return the fidelity to a provider that merges adjacent I/Os, which io.max does not."""
+    """Return the fidelity to a provider that merges adjacent I/Os before it counts.
+
+    io.max does not merge, which affects sequential reads with a small read-ahead window.
+    """
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
         reason = "io.max counts before adjacent I/Os are merged, but read-ahead requests"
@@ -100,6 +110,7 @@ def combined(not_shared_reason: str) -> Fidelity:
 
 
 def not_shared_reason(cage: Cage, facts: JsonView) -> str:
+    """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
     may_rewrite = may_rewrite_io_max(facts)
@@ -128,13 +139,18 @@ def volume_fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
 
 
 def latency_floor_us(cage: Cage) -> int | None:
+    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
 def no_floor_reason(
     trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")
 ) -> str:
-    """Return why no disk with a latency can be made; it is in memory, like its cached pages."""
+    """Return why no disk with a latency can be made for a trial; empty if it can.
+
+    The disk is in memory (null_blk), so memory must hold the files twice: on the disk and in the
+    page cache.
+    """
     if not trial.datasets:
         reason = "the program's files are not made by pagecage, so they cannot be put on a disk"
         return f"{reason} made for the trial"

@@ -179,7 +179,11 @@ class CommandProgram:
     def calibration_file(
         self, storage: Storage, files: ProgramFiles, slice_cage: Cage
     ) -> Path | None:
-        """Return the largest file, or one of pagecage's; None if fio would uncache or outrun it."""
+        """Return the file that calibration reads: the command's largest, or one of pagecage's.
+
+        None if the command's files lie on another disk and the largest is too small, or is to stay
+        in the page cache, from which fio drops a file that it opens.
+        """
         if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
             return None
         largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
@@ -192,6 +196,7 @@ class CommandProgram:
         return None if self.trial.cache == "any" else largest
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
+        """Return a command with its places filled in; literal words have only disks' places."""
         storage = caged.storage
         if self.spec.is_literal:
             literal = disk_places(storage.folders)

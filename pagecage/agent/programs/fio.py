@@ -50,6 +50,7 @@ class FioProgram(ReportingProgram):
         return is_done
 
     def take_report(self, process: HandshakeProcess) -> None:
+        """Use fio's JSON in place of an `end` line, and keep its files as traces."""
         run, directory = self.run, self.run.directory
         report = read_report(directory)
         end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
@@ -67,7 +68,12 @@ def options_of(arguments: Iterable[str]) -> dict[str, str]:
 def job_text(
     files: Sequence[Path], options: Sequence[str], directory: Path, max_seconds: float | None
 ) -> str:
-    """Return the job. `invalidate=0` keeps the proven cache state, which fio drops by default."""
+    """The job file.
+
+    `invalidate=0`: by default fio drops the files from the page cache when it begins, and with them
+    the cache state that was reached and proven. `group_reporting` is left out, so that each job's
+    figures stand for themselves.
+    """
     names = ":".join(str(path).replace(":", "\\:") for path in files)
     logs = directory / "fio"
     lines = [
@@ -88,6 +94,7 @@ def fio_command(job: str, directory: Path) -> list[str]:
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
+    """Return why fio cannot run the job: it is missing, or lacks the engine. None if it can."""
     if not find_tool("fio"):
         return "fio is not installed"
     engine = options_of(options).get("ioengine", "psync")
@@ -152,7 +159,11 @@ def end_of(report: JsonView, arguments: Iterable[str], size_bytes: int) -> Json:
 
 
 def may_overlap(arguments: Iterable[str]) -> bool:
-    """Return whether jobs may read bytes twice; with mmap fio 3.33 and 3.39 ignore the offset."""
+    """Return whether jobs may read bytes twice: several jobs without separate parts, or loops.
+
+    With mmap there are no separate parts: fio 3.33 and 3.39 map the file from its beginning and
+    ignore the offset, as the resident pages show.
+    """
     options = options_of(arguments)
     parts = "offset_increment" in options and options.get("ioengine") != "mmap"
     several = int(options.get("numjobs", "1")) > 1 and not parts

@@ -55,7 +55,11 @@ class TailedProcess:
         self.threads[-1].start()
 
     def end_process(self, complaint: bytes) -> int:
-        """Wait 10 s, then kill with `complaint` as last line; return the status (-n: signal n)."""
+        """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
+
+        Return the exit status (negative: ended by that signal). A process that had to be killed
+        gets the complaint as its last line.
+        """
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
@@ -149,6 +153,7 @@ class GatedProcess(TailedProcess):
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
+        """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
         status = self.end_process(b"it did not end when it was asked to\n")
         self._close_input()

@@ -201,6 +201,7 @@ class ProgramObservation:
             self.escaped = processes.outside(program.main_pid)
 
     def kill_escaped(self) -> None:
+        """Kill the processes that left the cage: stopping the slice does not end them."""
         for member in self.escaped:
             with suppress(OSError):
                 os.kill(member.pid, signal.SIGKILL)
@@ -235,6 +236,7 @@ def exit_to_json(
 
 
 def describe_status(status: int) -> str:
+    """Return an exit status in words; a negative one is the signal that ended the program."""
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
@@ -301,7 +303,11 @@ class MeasuredPart:
             raise NotPrepared(reason)
 
     def read_before(self) -> None:
-        """Drop metadata, renew credits, read counters right before `go`. May raise as at_gate()."""
+        """Drop metadata if the trial wants it, renew the burst credits and read the counters.
+
+        This is the last step before the measured part. Raises RequirementMissed if a limit is not
+        what it was, or if metadata cannot be dropped.
+        """
         caged, conditions = self._caged, self._run.trial.conditions
         self._run.keep("cache", metadata=_drop_metadata(conditions, caged))
         self._limits.require_unchanged(caged.context, rewrites_io_max=bool(caged.controllers))

@@ -84,6 +84,7 @@ def _with(last_line: str | None, sentence: str) -> str:
 
 
 def split_cpus(cpus: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the CPUs of the server, and the last one for the load; a single one is shared."""
     ordered = tuple(sorted(cpus))
     return ordered[:-1] or ordered, ordered[-1:]
 
@@ -118,6 +119,7 @@ class LoadOutput:
         self.total_bytes = 0
 
     def add(self, stream: str, piece: bytes) -> None:
+        """Append a piece of output, unless it is standard error, and drop the oldest."""
         if stream != "stdout":
             return
         with self._lock:

@@ -62,6 +62,7 @@ class GuestCache:
     data_disk = FileBelow("data.raw", "root")  # keeps datasets between runs
 
     def disk(self, name: str) -> Path:
+        """The raw file of a data disk: `data`, or another disk of a cage."""
         return self.data_disk if name == DATA_DISK else self.root / f"{DATA_DISK}-{name}.raw"
 
     def disks(self) -> tuple[Path, ...]:
@@ -138,6 +139,7 @@ class CacheLock:
 
 
 def read_holder(path: Path) -> tuple[int | None, float]:
+    """Return the pid in a lock file, or None, and the time of locking in seconds since 1970."""
     try:
         holder = json.loads(path.read_text())
         return int(holder["pid"]), float(holder["since_unix_seconds"])

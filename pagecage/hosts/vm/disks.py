@@ -116,7 +116,10 @@ def plug(
 
 
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
-    """Limit the disk to I/O properties of systemd; return the limits in force. Raises HostError."""
+    """Limit the disk to these I/O properties of systemd, and return the limits in force.
+
+    Without properties the limits are removed. Raises HostError.
+    """
     requested = {name: limits.get(property_, 0) for property_, name in _THROTTLE.items()}
     arguments = {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
     monitor.execute_verbatim("block_set_io_throttle", arguments)
@@ -140,6 +143,7 @@ def mount_point(name: str) -> str:
 
 
 def disk_directories(names: Sequence[str], account: str) -> dict[str, str]:
+    """Return the directory of each other disk in which an account of the guest may write."""
     below = "" if account == "root" else f"/{account}"
     return {name: f"{mount_point(name)}{below}" for name in names if name != DATA_DISK}
 
@@ -162,6 +166,7 @@ def ensure_disks(cache: GuestCache, need: ResourceNeeds, progress: Progress) -> 
 def serve_disks(
     cache: GuestCache, names: Sequence[str], plugin: Path | None, sockets: Path
 ) -> dict[str, VolumeServer]:
+    """Start the server of a simulated volume for each disk; without a plugin there is none."""
     if plugin is None:
         return {}
     servers: dict[str, VolumeServer] = {}

@@ -116,6 +116,7 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
+    """Start the guest if needed, open a shell in it, and return the exit status."""
     cache = cache or GuestCache.of_user()
     if not (was_running := read_guest(cache) is not None):
         up(progress, cache)

@@ -25,6 +25,7 @@ UNIT = "pagecage-guest-daemon.service"
 
 
 def start_argv() -> list[str]:
+    """Return the command that starts the daemon in the guest, before its state is saved."""
     run = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", "--property=Restart=always"]
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 

@@ -50,10 +50,12 @@ UBUNTU_SUITES = frozenset({"noble"})
 
 
 def archive_of(suite: str) -> PackageArchive:
+    """Return the archive that has a suite: Ubuntu's for its known suites, else Debian's."""
     return UBUNTU if suite in UBUNTU_SUITES else DEBIAN
 
 
 def require_architecture(suite: str, arch: str) -> None:
+    """Raise HostError if the archive of a suite has no packages for the guest's architecture."""
     archive = archive_of(suite)
     if arch not in archive.architectures:
         raise HostError(
@@ -141,6 +143,7 @@ class ImageRecipe:
 
     @property
     def kernel_packages(self) -> tuple[str, ...]:
+        """The packages with the release of the installed kernel in their names, as ${KERNEL}."""
         return tuple(name for name in self.packages if KERNEL in name)
 
     @property
@@ -275,6 +278,7 @@ _FILTERS = {"x86_64": ["--x86"]}
 
 
 def packed_directory(key: str) -> Path:
+    """Return the path of the packed image of a recipe's key; it may be missing."""
     return Path(os.environ.get(FOLDER_VARIABLE) or BUILD / "guest") / key
 
 

@@ -207,6 +207,7 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 
 
 def attach_argv(spool_dir: str) -> list[str]:
+    """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
     script, socket = ATTACH_SCRIPT.read_text(), f"{spool_dir}/{SOCKET_NAME}"
     return ["python3", "-I", "-S", "-c", script, socket, agent_path(spool_dir)]
 

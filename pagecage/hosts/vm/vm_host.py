@@ -94,12 +94,14 @@ class GuestHost:
         return disks.disk_directories(self._disk_names, self._user)
 
     def install(self, package: AgentPackage) -> None:
+        """Copy the agent and the workloads to the guest. Raises HostDied if it has ended."""
         push_agent_package(self, package)
 
     def agent_command(self) -> list[str]:
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
+        """Return the ssh command that runs `argv` in the guest as the measuring user."""
         return ssh_argv(self.target, argv)
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
@@ -202,6 +204,7 @@ class VmHost(GuestHost):
         self._state = make_state()
 
     def install(self, package: AgentPackage) -> None:
+        """Copy the agent and the workloads to the guest, unless the saved state has them."""
         if package != self._installed:
             super().install(package)
 
@@ -281,6 +284,7 @@ class VmHost(GuestHost):
         return MachineState(state.state_id, restore_seq, is_emulated, details)
 
     def restart(self) -> MachineState:
+        """End this guest and restore the saved state again; the data disk is unmounted first."""
         self._end()
         return self.start()
 
