@@ -49,6 +49,7 @@ from pagecage.units import exact_size
 
 CAGES = OWN / "cgroups"
 """The folder of `--save`."""
+_SCHEMA = "../docs/schema/cage.schema.json"
 _MOST_IGNORED = 12
 
 
@@ -68,7 +69,9 @@ def _save(cage: Cage, comments: Sequence[str] = ()) -> Path:
     path = CAGES / f"{cage.name}.toml"
     try:
         CAGES.mkdir(parents=True, exist_ok=True)
-        path.write_text(cage_to_toml(cage, comments))
+        has_schema = (path.parent / _SCHEMA).is_file()  # as in a checkout, but in no project
+        head = f"#:schema {_SCHEMA}\n" if has_schema else ""
+        path.write_text(head + cage_to_toml(cage, comments))
     except OSError as error:
         raise PagecageError(
             f"{path} cannot be written: {error.strerror}",

@@ -21,7 +21,7 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     only another value is written.
     """
     about = str(cage.provenance.get("about", cage.name))
-    lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
+    lines = [f"# {comment}" for comment in comments]
     lines += [*_assignments({"about": about}), *_amounts(cage.properties)]
     if "MemorySwapMax" not in cage.properties:
         lines.append('MemorySwapMax = "infinity"')

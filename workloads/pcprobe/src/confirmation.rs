@@ -16,8 +16,8 @@ pub fn announcement(
     engine: &str,
 ) -> String {
     format!(
-        "for about {} s this reads and writes as fast as {} lets it, by {engine}, in a file of its own of {} ({} are \
-         free); whoever else uses that disk is slowed down meanwhile; the file has no name and goes with the program",
+        "for about {} s this reads and writes as fast as {} allows, by {engine}, in a file of its own of {} ({} are \
+         free); other users of that disk are slowed down meanwhile; the file has no name and ends with the program",
         time.as_secs(),
         folder.display(),
         shown(size_bytes),
