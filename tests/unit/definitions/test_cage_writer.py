@@ -99,8 +99,7 @@ def test_the_file_is_as_a_person_would_write_it() -> None:
         LatencyFloor(1000, None),
     )
     assert (
-        cage_to_toml(cage, ["from a catalogue"])
-        == '# from a catalogue\nabout = "a \\"small\\"'
+        cage_to_toml(cage, ["from a catalogue"]) == '# from a catalogue\nabout = "a \\"small\\"'
         ' disk"\nIOReadBandwidthMax = "125MiB"\nIOReadIOPSMax = 3000\n[source]\ntitle ='
         ' "somewhere"\ndate = "2023-05"\n[volume]\nprovider = "aws"\ntype = "gp3"\nsize ='
         ' "500GiB"\nscale = 0.1\n[burst]\nstart = "half"\niops = { rate = 6000, credits = 540000'
