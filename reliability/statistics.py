@@ -235,7 +235,7 @@ def _run(source: random.Random, host: Host, blocks: int, slowdown: float) -> tup
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many of the intervals around a median contain the median of the distribution.
+    """The number of intervals around a median that contain the median of the distribution.
 
     `kind` is the name that a table gives the interval, `95 %` or `range`.
     """

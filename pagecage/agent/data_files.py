@@ -42,9 +42,10 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
         # (mm/mincore.c, can_do_mincore). The file must also be readable, for mincore to be called.
         owned = os.getuid() in (0, file.stat().st_uid)
         if not (os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))):
-            reason = "belongs to another user and is read-only, so the kernel hides whether it"
+            hidden = "so the kernel hides whether it is cached"
+            reason = f"{file} belongs to another user and is read-only, {hidden}"
             fix = "run as its owner or as root, or omit --cold"
-            raise RequirementMissed.of(Requirement.DATA, f"{file} {reason} is cached", fix)
+            raise RequirementMissed.of(Requirement.DATA, reason, fix)
     return files
 
 

@@ -183,7 +183,7 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
             left_out.append({"path": name, "why": "it is not a file of a run"})
     if missing := [name for name in REQUIRED if name not in found]:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
-    # What the bundle from which the run came had left out would else look like removed evidence.
+    # Files that the bundle of the run had left out would otherwise look like removed evidence.
     with suppress(*UNREADABLE):
         entries = from_line((run / MANIFEST).read_bytes())["left_out"]
         left_out += [{"path": str(one["path"]), "why": str(one["why"])} for one in entries]

@@ -48,7 +48,7 @@ ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
 """The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
 EMULATED_IOPS = 1000
 EMULATED_BYTES_PER_SECOND = 48 * MIB
-"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
+"""I/O that an emulated guest can drive in addition to its own work (docs/FIDELITY.md, part 1)."""
 EMULATED_DISK = DiskSpeed(
     EMULATED_BYTES_PER_SECOND,
     EMULATED_BYTES_PER_SECOND,
@@ -277,12 +277,12 @@ def expected_seconds(trials: tuple[Trial, ...]) -> float:
     A workload that reads datasets is estimated by its reads, and any other by its longest time.
     """
     disk = replace(ASSUMED, trial_seconds=_OVERHEAD_SECONDS)
-    reading = [trial for trial in trials if trial.datasets and not trial.workload.service]
-    total = making_seconds(reading, disk) + sum(trial_seconds(trial, disk) for trial in reading)
+    total = making_seconds([trial for trial in trials if not trial.workload.service], disk)
     for trial in trials:
-        if trial.datasets and not trial.workload.service:
-            continue
         service = trial.workload.service
+        if trial.datasets and not service:
+            total += trial_seconds(trial, disk)
+            continue
         load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
         total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)
     return total

@@ -284,7 +284,7 @@ class _Enforcer(NamedTuple):
 
 # blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE).
 _CGROUP = _Enforcer("disk", "cap", "the cgroup counted no I/O on the measured disk", 1.03, 0.1)
-# The account is read after fio has ended, and the run time in it is that of fio's threads.
+# The account is read after fio has ended, and its run time counts fio's threads alone.
 _VOLUME = _Enforcer("volume", "limit", "the volume counted no I/O", 1.02, bytes_around=64 * KIB)
 
 
