@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -169,23 +170,37 @@ def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
 
 
 def stack_names(disk: Disk, sys: Path = SYS) -> tuple[str, ...]:
-    """Return the layers and partitions above the disk, itself, and its members, topmost first."""
+    """Return the layers and partitions above the disk, itself, and what it lies on, topmost first.
+
+    Below a RAID are its members, and below a loop device is the disk of its file.
+    """
     names = dict.fromkeys([*disk.stack, disk.name])
     below = [disk.name]
     while below:
-        place = (sys / "class/block" / below.pop()).resolve()
-        members = [member.name for member in sorted(place.glob("slaves/*"))]
-        if (place / "partition").exists():
-            members.append(place.parent.name)
+        members = _members(below.pop(), sys)
         below += [name for name in members if name not in names]
         names.update(dict.fromkeys(members))
     return tuple(names)
 
 
+def _members(name: str, sys: Path) -> list[str]:
+    place = (sys / "class/block" / name).resolve()
+    members = [member.name for member in sorted(place.glob("slaves/*"))]
+    if (place / "partition").exists():
+        members.append(place.parent.name)
+    if backing := read_text(place / "loop/backing_file"):
+        with suppress(OSError):
+            device = Path(backing.strip()).stat().st_dev
+            lower = sys / "dev/block" / f"{os.major(device)}:{os.minor(device)}"
+            members += [lower.resolve().name] if lower.exists() else []  # FUSE lies on no disk
+    return members
+
+
 def read_lower_device(disk: Disk, sys: Path = SYS, proc: Path = PROC) -> dict[str, int] | None:
     """Return /proc/diskstats of the only disk below all layers; None if there is none."""
-    layers = [name for name in stack_names(disk, sys) if _has_queue(name, sys)]
-    lowest = [name for name in layers if not any((sys / "block" / name).glob("slaves/*"))]
+    names = stack_names(disk, sys)
+    layers = [name for name in names if _has_queue(name, sys)]
+    lowest = [name for name in names if not _members(name, sys)]
     if len(layers) < 2 or len(lowest) != 1:
         return None
     return read_device((read_text(sys / "block" / lowest[0] / "dev") or "").strip(), proc)

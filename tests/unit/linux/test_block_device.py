@@ -296,6 +296,23 @@ def test_the_lower_device_of_lvm_is_the_whole_disk(sys: Path, proc: Path) -> Non
     assert (counters["reads"], counters["sectors_read"]) == (20, 160)
 
 
+def test_the_lower_device_of_a_loop_device_is_the_disk_of_its_file(
+    sys: Path, proc: Path, tmp_path: Path
+) -> None:
+    device = tmp_path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    lay_out(sys, ("sda", number), ("loop0", "7:0"))
+    (sys / "block/loop0/loop").mkdir()
+    (sys / "block/loop0/loop/backing_file").write_text(f"{tmp_path}\n")
+    (proc / "diskstats").write_text(DISKSTATS.replace("8       0", number.replace(":", " ")))
+    found = resolve(sys, "7:0")
+    assert stack_names(found, sys) == ("loop0", "sda")
+    assert (read_lower_device(found, sys, proc) or {})["reads"] == 20
+    (sys / "block/loop0/loop/backing_file").write_text("/a/file/that/is/gone\n")
+    assert stack_names(found, sys) == ("loop0",)
+    assert read_lower_device(found, sys, proc) is None
+
+
 @pytest.mark.parametrize(
     ("devices", "names"),
     [
