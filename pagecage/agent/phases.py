@@ -239,11 +239,13 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Jso
 
 def _cpu_times(context: LaunchContext) -> Json:
     """Return CPU times around the measured part, because 10 ms ticks show nobody in a short one."""
+    host = procfs.read_host()
     return {
         "monotonic_seconds": time.monotonic(),
         "trial_cpu_usec": cpu_usec(context.processes.counters()),
         "agent_cpu_usec": round(1e6 * time.process_time()),
-        "stat": procfs.read_host()["stat"],
+        "kernel_threads_usec": host["kernel_threads_usec"],
+        "stat": host["stat"],
     }
 
 

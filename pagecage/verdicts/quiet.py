@@ -140,7 +140,8 @@ def _around(record: Record, seconds: float, what: str) -> Finding:
     own = [growth(before, after, key) for key in ("trial_cpu_usec", "agent_cpu_usec")]
     if span < SHORTEST_SECONDS or busy is None or stolen is None or None in own:
         return None, short
-    others = max(0.0, busy - sum(filter(None, own)) / 1e6)
+    kernel_threads = growth(before, after, "kernel_threads_usec") or 0.0
+    others = max(0.0, busy - (sum(filter(None, own)) + max(0.0, kernel_threads)) / 1e6)
     is_calm = others <= max(OTHER_CPUS * span, LEAST_LOST_SECONDS)
     is_calm &= stolen <= max(STEAL_SHARE * span, LEAST_LOST_SECONDS)
     found = f"{_busy_sentence(others, span)} in the {span:.2f} s around the trial"
@@ -148,12 +149,18 @@ def _around(record: Record, seconds: float, what: str) -> Finding:
 
 
 def _others_seconds(record: Record) -> float | None:
-    """Return the CPU time of all but the trial, its load and the agent; None if one is unknown."""
+    """Return the CPU time of all other processes; None if one of the parts is unknown.
+
+    Neither the trial, its load and the agent count, nor kernel threads, whose work (a loop device's
+    requests, reclaim, writeback) is that of the processes which do I/O.
+    """
     own, busy = cpu_seconds(record), host_cpu_seconds(record, *BUSY)
     load = record.load.cpu_seconds if record.load else 0.0
     if own is None or busy is None or load is None:
         return None
-    return max(0.0, busy - own - load - (difference(record, "agent", "cpu_usec") or 0.0) / 1e6)
+    agent = difference(record, "agent", "cpu_usec") or 0.0
+    kernel_threads = difference(record, "host", "kernel_threads_usec") or 0.0
+    return max(0.0, busy - own - load - (agent + max(0.0, kernel_threads)) / 1e6)
 
 
 def _busy_sentence(others: float, seconds: float) -> str:

@@ -361,3 +361,8 @@ def test_a_neighbour_on_the_cpus_of_many_threads() -> None:
     found = judge_host_quiet(record_from_json(data))
     assert found.verdict == "not_quiet"
     assert "other processes kept 0.30 CPUs busy, pagecage 0.10" in found.reason
+    data["counters"]["before"]["host"]["kernel_threads_usec"] = 0
+    after["host"]["kernel_threads_usec"] = int(0.1 * SECONDS * 1e6)
+    found = judge_host_quiet(record_from_json(data))
+    assert found.verdict == "quiet", "a loop device and reclaim work for the trial"
+    assert "other processes kept 0.20 CPUs busy, pagecage 0.10" in found.reason

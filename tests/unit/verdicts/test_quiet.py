@@ -55,8 +55,10 @@ def test_a_guest_that_leaves_its_disk_alone_is_not_disturbed_there() -> None:
     assert found.verdict == "quiet"
 
 
-def short(others: float, stolen: float = 0.0, span: float = 1.0) -> Record:
-    """Return a trial of 50 ms, around which other processes used so many CPU seconds."""
+def short(
+    others: float, stolen: float = 0.0, span: float = 1.0, kernel_threads: float = 0.0
+) -> Record:
+    """Return a trial of 50 ms, around which all but it and the agent used so many CPU seconds."""
 
     def moment(seconds: float, busy: float, steal: float) -> dict[str, Any]:
         ticks = {"user": round(100 * busy), "nice": 0, "system": 0, "irq": 0, "softirq": 0}
@@ -64,6 +66,7 @@ def short(others: float, stolen: float = 0.0, span: float = 1.0) -> Record:
             "monotonic_seconds": 990.0 + seconds,
             "trial_cpu_usec": round(4e4 * seconds),
             "agent_cpu_usec": round(1e4 * seconds),
+            "kernel_threads_usec": round(1e6 * kernel_threads * seconds),
             "stat": {**ticks, "steal": round(100 * steal), "ticks_per_second": 100},
         }
 
@@ -82,6 +85,7 @@ def short(others: float, stolen: float = 0.0, span: float = 1.0) -> Record:
     [
         (short(0.1), "quiet"),
         (short(0.6), "unknown"),
+        (short(0.6, kernel_threads=0.5), "quiet"),
         (short(0.1, stolen=0.3), "unknown"),
         (short(0.0, span=0.1), "unknown"),
     ],
