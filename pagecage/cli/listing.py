@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.checkout import OWN, PROJECT, TOP
 from pagecage.cli.output import Json, notify
 from pagecage.errors import EXIT_OK
-from pagecage.planning.summary import summary_of
+from pagecage.planning.summary import ExperimentSummary, summary_of
 from pagecage.units import format_seconds
 
 _EXPERIMENTS = "experiments"
@@ -23,8 +23,8 @@ def list_experiments(*, as_json: Json = False) -> int:
     custom = _stems(own / _EXPERIMENTS) if own else []
     names = [*custom, *(one for one in _stems(TOP / _EXPERIMENTS) if one not in custom)]
     is_project = custom or (own and _stems(own / "cgroups"))
-    tables = (None if is_project else _stored_tables(names)) or _checked_tables(names)
-    rows = [_summary_row(name, tables[name], name in custom) for name in names]
+    found = (None if is_project else _stored(names)) or _checked(names)
+    rows = [_summary_row(name, found[name], name in custom) for name in names]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
@@ -44,31 +44,27 @@ def _stems(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def _stored_tables(names: list[str]) -> Mapping[str, Any] | None:
-    """Return the tables of pagecage's own experiments; None if one is broken.
+def _stored(names: list[str]) -> Mapping[str, ExperimentSummary] | None:
+    """Return the summaries of pagecage's own experiments; None if one cannot be read.
 
-    They are not checked: their tests do so, and the checks take longer than everything else here.
+    They are not checked: tests do so, and the checks take longer than everything else here.
     """
+    files = {name: TOP / _EXPERIMENTS / f"{name}.toml" for name in names}
     try:
-        files = {name: TOP / _EXPERIMENTS / f"{name}.toml" for name in names}
-        found = {name: tomllib.loads(path.read_text()) for name, path in files.items()}
-        for tables in found.values():
-            summary_of(tables)
+        return {name: summary_of(tomllib.loads(path.read_text())) for name, path in files.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return found
 
 
-def _checked_tables(names: list[str]) -> Mapping[str, Any]:
-    """Return the tables of experiments. Raises PagecageError for one that is not valid."""
+def _checked(names: list[str]) -> Mapping[str, ExperimentSummary]:
+    """Return the summaries of experiments. Raises PagecageError for one that is not valid."""
     from pagecage.cli.options import definitions
 
     defined = definitions()
-    return {name: defined.experiment(name).definition for name in names}
+    return {name: summary_of(defined.experiment(name).definition) for name in names}
 
 
-def _summary_row(name: str, tables: Mapping[str, Any], is_custom: bool) -> dict[str, Any]:
-    one = summary_of(tables)
+def _summary_row(name: str, one: ExperimentSummary, is_custom: bool) -> dict[str, Any]:
     return {
         "name": name,
         "origin": "project" if is_custom else "pagecage",
