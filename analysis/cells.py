@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -133,8 +133,11 @@ class TreatmentCell:
     def spread(self) -> str:
         return self.note(None)
 
-    def note(self, common: CommonSpread | None) -> str:
-        """Return the spread without what most cells of a table have in common."""
+    def note(self, common: CommonSpread | None, *, has_footnote: bool = False) -> str:
+        """Return the spread without what most cells of a table have in common.
+
+        With `has_footnote` the table says itself why the host could not run trials.
+        """
         parts = []
         if self.summary and self.summary.n > 1:
             is_same = common and common.kind == self.summary.kind
@@ -146,7 +149,7 @@ class TreatmentCell:
         parts += [f"{self.unproven} without proof"] if self.unproven and not common else []
         left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
         parts += [f"{n} {word}" for n, word in left_out if n]
-        parts += ["the host lacks a requirement"] if self.unable else []
+        parts += ["the host lacks a requirement"] if self.unable and not has_footnote else []
         rest = "" if self.is_all_wrong else f"{self.wrong} more with "
         parts += [f"{rest}{self.wrong_reason}"] if self.wrong else []
         return ", ".join(parts)
@@ -177,6 +180,46 @@ _SIGNS = {
 def legend(cells: Iterable[TreatmentCell]) -> list[str]:
     texts = [cell.text for cell in cells]
     return [meaning for sign, meaning in _SIGNS.items() if any(sign in text for text in texts)]
+
+
+def unable_by_reason(run: Run) -> dict[str, list[str]]:
+    """Return, by the reason, the labels of the treatments that the host could not run."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for trial in run.trials:
+        if trial.record.outcome == "requirement_missed":
+            reasons = "; ".join(one.reason for one in trial.record.missed_requirements)
+            reasons = reasons or str(trial.record.error or "no reason was recorded")
+            found[reasons][treatment_label(trial.record.treatment)] = None
+    return {reason: list(labels) for reason, labels in found.items()}
+
+
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Footnotes:
+    """Footnotes of a table of runs, one for each reason for which a host could not run trials.
+
+    `marks` has their numbers, as "¹", by the number of the run and the label of the treatment.
+    """
+
+    notes: tuple[str, ...]
+    marks: Mapping[tuple[int, str], str]
+
+    def marked(self, text: str, treatment: Treatment, run: int = 0) -> str:
+        return f"{text} {self.marks.get((run, treatment_label(treatment)), '')}".rstrip()
+
+
+def footnotes(*runs: Run) -> Footnotes:
+    numbers, marks = dict[str, str](), dict[tuple[int, str], str]()
+    for place, run in enumerate(runs):
+        for reason, labels in unable_by_reason(run).items():
+            mark = numbers.setdefault(reason, str(len(numbers) + 1).translate(_SUPERSCRIPT))
+            for label in labels:
+                before = marks.get((place, label))
+                marks[place, label] = f"{before} {mark}" if before else mark
+    notes = (f"{mark} the host lacks a requirement: {one}" for one, mark in numbers.items())
+    return Footnotes(tuple(notes), marks)
 
 
 def treatments(run: Run) -> Iterator[Treatment]:

@@ -19,6 +19,7 @@ from analysis.cells import (
     make_cell,
     noise_floor,
     treatments,
+    trials_of,
 )
 from analysis.data.baseline import load_baseline
 from analysis.data.load import (
@@ -324,7 +325,7 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
         tuple(
             tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
         ),
-        tuple(result for gate in gates for result in _gate_results(gate, rows)),
+        tuple(result for gate in gates for result in _gate_results(gate, rows, runs)),
     )
 
 
@@ -354,16 +355,35 @@ def _overall(
     return tuple(overall_ratio(other, first) for other in others)
 
 
-def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateResult]:
+def _gate_results(
+    gate: Gate, rows: Sequence[ComparisonRow], runs: Sequence[Run]
+) -> Iterator[GateResult]:
     for row in rows:
-        first, *others = (cell.summary for cell in row.cells)
+        first, *others = row.cells
         for index, (change, other) in enumerate(zip(row.changes, others, strict=True), start=1):
-            if row.response == gate.response and (change.ratio or first or other):
+            if row.response == gate.response and (change.ratio or first.summary or other.summary):
                 share = change.floor.share if change.floor else 0
-                figure = change.ratio if gate.bound is None else other
+                figure, sides = change.ratio, [runs[0], runs[index]]
+                if gate.bound is not None:
+                    is_proof = not (other.is_all_excluded or other.is_all_wrong)
+                    figure, sides = other.summary if is_proof else None, [runs[index]]
                 verdict, reason = evaluate_gate(gate, figure, share)
                 reason = reason if figure else change.word
+                reason = _with_exclusions(reason, figure, sides, row.treatment)
                 yield GateResult(gate, index, row.treatment, verdict, reason)
+
+
+def _with_exclusions(
+    reason: str, figure: MedianSummary | None, runs: Iterable[Run], treatment: Treatment
+) -> str:
+    """Return a gate's reason, with that of excluded trials if they leave too few for a verdict."""
+    if figure and figure.n >= MIN_TRIALS_PER_RUN:
+        return reason
+    trials = (trial for run in runs for trial in trials_of(run.trials, treatment))
+    reasons = (one.split(":")[0] for t in trials if t.is_excluded for one in t.verdicts.reasons)
+    if not (why := ", ".join(dict.fromkeys(reasons))):
+        return reason
+    return f"{reason}: {why}" if reason.startswith("excluded") else f"{reason}; excluded: {why}"
 
 
 _SHORT = {"iops": "device_reads_per_second", "bandwidth": "device_read_bytes_per_second"}
@@ -406,8 +426,10 @@ def judge(run: Run, gates: Sequence[Gate]) -> tuple[GateResult, ...]:
     for gate in named:
         for treatment in treatments(run):
             values = included_values(run, treatment, gate.response)
-            verdict, reason = evaluate_gate(gate, summarise(values) if values else None)
+            figure = summarise(values) if values else None
+            verdict, reason = evaluate_gate(gate, figure)
             reason = reason if values else _state(make_cell(run, treatment, gate.response))
+            reason = _with_exclusions(reason, figure, [run], treatment)
             results.append(GateResult(gate, 0, treatment, verdict, reason))
     return tuple(results)
 

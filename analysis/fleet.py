@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.cells import included_values, treatments
+from analysis.cells import footnotes, included_values, treatments
 from analysis.comparison import (
     Comparison,
     comparison_row,
@@ -226,20 +226,23 @@ def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iter
     columns = [title, *(["all hosts"] if fleet.is_spread else []), hosts[0]]
     for host in hosts[1:]:
         columns += [host, f"{host.split()[0]} / A"]
-    rows: list[list[str | Cell]] = []
+    rows, below = list[list[str | Cell]](), footnotes(*comparison.runs)
     for row in comparison.rows:
         line: list[str | Cell] = [varying_label(comparison, row.treatment)]
         if fleet.is_spread:
             pooled = fleet.all_hosts(row.treatment, row.response)
             line.append(format_summary(row.response, pooled, is_ratio=False) if pooled else "–")
-        first, *others = (Cell(cell.text, cell.spread) for cell in row.cells)
+        first, *others = (
+            Cell(below.marked(one.text, row.treatment, run), one.note(None, has_footnote=True))
+            for run, one in enumerate(row.cells)
+        )
         line.append(first)
         for other, change in zip(others, row.changes, strict=True):
             ratio, _, word = change_cells(change)
-            below = "\n".join(filter(None, (ratio.detail, word.text)))
-            line += [other, Cell(ratio.text, below)]
+            detail = "\n".join(filter(None, (ratio.detail, word.text)))
+            line += [other, Cell(ratio.text, detail)]
         rows.append(line)
-    yield make_table(columns, rows)
+    yield replace(make_table(columns, rows), footnotes=below.notes)
     note = "medians over included trials, with their spread below; ratios are by the first host"
     if fleet.is_spread:
         note += "; all hosts: the median of their medians; below six hosts, with the range of these"

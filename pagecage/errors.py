@@ -133,7 +133,15 @@ def why_unreadable(error: Exception) -> str:
     return in_words.get(type(error), "a value has the wrong type")
 
 
-def nearest(name: str, names: list[str]) -> str:
-    """Return a hint with the most similar name, or with all names."""
+_MOST_LISTED = 12
+
+
+def nearest(name: str, names: list[str], listing: str = "") -> str:
+    """Return a hint with the most similar name, or with all names.
+
+    If these are many, it is the command `listing`, which lists them.
+    """
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if not close and listing and len(names) > _MOST_LISTED:
+        return listing
     return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(names)}"

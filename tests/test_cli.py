@@ -86,7 +86,7 @@ def test_a_wrong_definition_names_file_and_key(
             ("run", "constrained-randm"),
             "there is no experiment 'constrained-randm' fix: did you mean",
         ),
-        (("run", "zzz", "--dry-run"), "there is no experiment 'zzz' fix: known: advice-matrix"),
+        (("run", "zzz", "--dry-run"), "there is no experiment 'zzz' fix: pagecage list"),
         (("run", "smoke", "--host", "mv"), "there is no host 'mv' fix: did you mean \"vm\"?"),
         (("run", "smoke", "--dataset", "smal"), "there is no size 'smal'"),
         (

@@ -234,6 +234,7 @@ def test_a_project_predicts_from_the_catalogue_of_pagecage(folder: Path) -> None
 def test_init_makes_a_project_for_a_server_on_a_volume(folder: Path) -> None:
     server = ("--", "sh", "src/a.txt")
     init(folder, "--ready-port", "8080", "--cage", "aws-gp3", "--size", "500GiB", *server)
+    assert [path.name for path in (folder / "cgroups").iterdir()] == ["aws-gp3-volume.toml"]
     done = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--json")
     note = "note: aws-gp3-volume has a latency, which a cgroup does not impose"
     assert note in done.stderr

@@ -192,7 +192,8 @@ def block_table_html(table: Table, kind: str = "") -> str:
     caption = f"<caption>{escape(words)}</caption>" if words else ""
     classes = f"pagecage {kind}".strip()
     whole = f'<table class="{classes}">{caption}<thead><tr>{head}</tr></thead>'
-    return f'<div class="scroll">{whole}<tbody>\n{rows}</tbody></table></div>\n'
+    notes = "".join(f'<p class="source">{escape(note)}</p>\n' for note in table.footnotes)
+    return f'<div class="scroll">{whole}<tbody>\n{rows}</tbody></table></div>\n{notes}'
 
 
 def strip_html(strip: Strip) -> str:

@@ -22,13 +22,13 @@ from analysis.cells import (
     gap_sentence,
     repeat_differences,
     stopping_rule_status,
+    unable_by_reason,
 )
 from analysis.data import frames
 from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.load import Run, included_by_name_sentence
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
-from analysis.formatting import treatment_label
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
@@ -430,18 +430,12 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
 
 def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
-    missed: dict[str, dict[str, None]] = {}
-    for trial in run.trials:
-        if trial.record.outcome == "requirement_missed":
-            reasons = "; ".join(one.reason for one in trial.record.missed_requirements)
-            reasons = reasons or str(trial.record.error or "no reason was recorded")
-            missed.setdefault(reasons, {})[treatment_label(trial.record.treatment)] = None
     outcomes = Counter(trial.record.outcome for trial in run.trials)
     unable, wrong = outcomes["requirement_missed"], outcomes["wrong_answer"]
     if unable:
         items = "".join(
             f"<li>{escape(reason)}<small>{escape(', '.join(names))}</small></li>"
-            for reason, names in missed.items()
+            for reason, names in unable_by_reason(run).items()
         )
         head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
         yield "warn", f"{head}:<ul>{items}</ul>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
@@ -25,6 +25,7 @@ from analysis.cells import (
     causes,
     common_spread,
     fidelity_lines,
+    footnotes,
     gap_sentence,
     legend,
     main_cells,
@@ -79,13 +80,15 @@ def main_table(run: Run) -> Table:
     heading = per_unit_heading(run.response) if published else None
     columns = run.factors[layout.across] if layout.across else [title, str(heading), ""]
     made = main_cells(run)
-    common, shade_of = common_spread(made), _shading(run, made)
+    common, shade_of, below_table = common_spread(made), _shading(run, made), footnotes(run)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in made:
-        treatment, note, shade = cell.treatment, cell.note(common), shade_of(cell)
+        treatment, shade = cell.treatment, shade_of(cell)
+        note = cell.note(common, has_footnote=True)
         row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
         figure = published.get(treatment_label(treatment))
-        text = f"{cell.text} ({figure})" if figure else cell.text
+        text = below_table.marked(cell.text, treatment)
+        text = f"{text} ({figure})" if figure else text
         unit = _per_unit_text(run, cell, heading if layout.across else heading and "")
         if layout.across:
             below = "\n".join(filter(None, (note, unit)))
@@ -104,7 +107,8 @@ def main_table(run: Run) -> Table:
     parts += [f"{name} {level} throughout" for name, level in layout.constant.items()]
     parts += [common.sentence if common else "medians, with their intervals", *legend(made)]
     parts += ["in brackets: published"] if published else []
-    return make_table([*layout.down, *used], cells, "; ".join(parts))
+    table = make_table([*layout.down, *used], cells, "; ".join(parts))
+    return replace(table, footnotes=below_table.notes)
 
 
 _LEAST_RATIO = 2.0
@@ -142,7 +146,8 @@ def response_table(run: Run, table: Claim) -> pd.DataFrame:
             cell = make_cell(run, treatment, response)
             published = published_by_treatment(run, response).get(treatment_label(treatment), "")
             row[heading, "published"] = published
-            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{cell.spread}"
+            note = cell.note(None, has_footnote=True)
+            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{note}"
         rows.append(row)
     shown = [
         column

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.enforcement import ask_before_queue_settings
-from pagecage.cli.host_choice import choose_host, refuse_limits
+from pagecage.cli.host_choice import choose_host, refuse_limits, refuse_missing_programs
 from pagecage.cli.options import RunOptions, definitions, given_options
 from pagecage.cli.output import Notify, StdioRelay, confirmed
 from pagecage.cli.progress import RunProgress
@@ -46,6 +46,7 @@ from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.campaign import Campaign, prepare
 from pagecage.runner.container_settings import with_values
 from pagecage.runner.run_folder import RunFolder, find_run
+from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
 from pagecage.units import format_seconds
 
 _LONG_RUN_SECONDS = 20 * 60
@@ -106,6 +107,8 @@ def prepare_host(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
     require_programs(package, plan.trials)
     if isinstance(host, LocalHost):
         refuse_limits(plan.trials, host)
+        if plan.document.get("replay") is None:  # whose programs are looked for before its plan
+            refuse_missing_programs(plan.trials, notify)
     ask_before_queue_settings(plan, host, yes, notify)
     prepare(host, plan, package, lambda step: notify(f"{step} ..."))
 
@@ -186,8 +189,9 @@ def require_same_definition(plan: Plan, given: str = "") -> Experiment:
 
 def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     """Run the remaining trials; return EXIT_OK if every trial of the plan has a result."""
-    total, left, estimate = _extent(prepared)
-    document = prepared.plan.document
+    time_left, document = _time_left(prepared), prepared.plan.document
+    total, left = time_left.total, time_left.total - time_left.done
+    estimate = time_left.left_seconds
     about = "at most" if document.get("until_ci") or rule_of(document) else "about"
     notify(
         f"{left} of {total} trials to run, {about} {format_seconds(estimate)}:"
@@ -200,9 +204,7 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     if estimate > _LONG_RUN_SECONDS:
         notify(f"it may be interrupted: finished trials are kept, and `{resume}` continues")
     try:
-        with RunProgress(
-            total, total - left, estimate, bar=not prepared.streams_output
-        ) as progress:
+        with RunProgress(time_left, bar=not prepared.streams_output) as progress:
             relay = StdioRelay(progress, stdout)
             package = make_agent_package(TOP)
             campaign = Campaign(prepared.host, prepared.plan, prepared.folder, package, relay)
@@ -217,21 +219,23 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     return EXIT_OK
 
 
-def _extent(prepared: PreparedRun) -> tuple[int, int, float]:
-    """Return the numbers of all trials and of those that are left, and their expected seconds.
+def _time_left(prepared: PreparedRun) -> TimeEstimate:
+    """Return the trials that are left, and their time.
 
     Of a search, whose rounds are not planned, these are the most.
     """
     document, remaining = prepared.plan.document, prepared.folder.remaining(prepared.plan)
+    records = prepared.folder.last_records().values()
     total, left = len(prepared.plan.trials), len(remaining)
     estimate = expected_seconds(remaining)
     if whole := document.get("expected_seconds"):
         estimate = float(whole) * left / len(document["trials"])
+    each = estimate / max(1, left)
     if (search := document.get(KEY)) and remaining:
-        done = sum(record.is_final for record in prepared.folder.last_records().values())
+        done = sum(record.is_final for record in records)
         left = max(left, search["most_trials"] - done)
-        total, estimate = done + left, estimate * left / len(remaining)
-    return total, left, estimate
+        return TimeEstimate(done + left, done, each)
+    return TimeEstimate(total, total - left, each, ExpectedTrials.of(remaining, records, estimate))
 
 
 def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from difflib import SequenceMatcher
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
@@ -41,6 +42,7 @@ SHOW = "PAGECAGE_TRACEBACK"
 # Endings that cyclopts (exceptions.py) appends to the first sentence of its messages.
 _SUGGESTION = re.compile(r" Did you mean (.+)\?$", re.DOTALL)
 _CHOICES = re.compile(r"\. (Choose from: .+)\.$")
+_LEAST_SIMILARITY = 0.6
 _BOUND = re.compile(r"\. M(ust be .+?)\.?$")
 
 
@@ -76,7 +78,8 @@ def command_line_error(error: CycloptsError, renamed: Mapping[str, str]) -> Page
             )
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app:
             verbs = [name for name in app if not name.startswith("-")]
-            return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
+            message = f"{' '.join(chain)} has no verb {word!r}"
+            return PagecageError(message, nearest(word, verbs, hint))
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return PagecageError(f"{' '.join(chain)} takes no argument {word!r}", hint)
         case MissingArgumentError(argument=argument) if (
@@ -90,11 +93,19 @@ def command_line_error(error: CycloptsError, renamed: Mapping[str, str]) -> Page
             return PagecageError(f"{' '.join(chain)} requires {name}", hint)
     message = str(error).strip()
     if close := _SUGGESTION.search(message):
-        message, hint = message[: close.start()], f"did you mean {close[1]}?"
+        message = message[: close.start()]
+        is_close = not message.startswith("Unknown option") or _is_similar(message, close[1])
+        hint = f"did you mean {close[1]}?" if is_close else hint
     if choices := _CHOICES.search(message):
         message = message[: choices.start()]
         hint = hint if close else choices[1][0].lower() + choices[1][1:]
     return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
+
+
+def _is_similar(message: str, suggestion: str) -> bool:
+    """Return whether the option at the end of a message resembles the one that cyclopts offers."""
+    words = message.rstrip('".').split()[-1].strip('"-'), suggestion.strip('"-')
+    return SequenceMatcher(None, *words).ratio() >= _LEAST_SIMILARITY
 
 
 def give_up_output() -> None:

@@ -30,10 +30,13 @@ from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, find_group, ma
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
+from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, plan_to_json, with_cage, with_ready_port
 from pagecage.planning.size import expected_seconds
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
+from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
 from pagecage.units import format_seconds
 
 
@@ -218,11 +221,8 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
-    counts = {
-        host: (len(plan.trials), len(plan.trials) - len(remaining[host]))
-        for host, plan in plans.items()
-    }
-    estimate = max((expected_seconds(trials) for trials in remaining.values()), default=0.0)
+    times = {host: _time_left(plan, remaining[host], folders[host]) for host, plan in plans.items()}
+    estimate = max((one.left_seconds for one in times.values()), default=0.0)
     total = sum(map(len, remaining.values()))
     notify(
         f"{total} trials to run on {len(plans)} hosts, about {format_seconds(estimate)}:"
@@ -230,9 +230,8 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
     )
     streams = prepared.folder.path / "streams"
     streams.mkdir(exist_ok=True)
-    most = max(1, max(map(len, remaining.values()), default=1))
     package = make_agent_package(TOP)
-    with FleetProgress(counts, estimate / most) as progress:
+    with FleetProgress(times) as progress:
         host_runs = [
             HostRun(
                 ready.remote, plans[ready.host.name], folders[ready.host.name], streams, progress
@@ -247,6 +246,13 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
                 "interrupted; finished trials are kept", hint, EXIT_INTERRUPTED
             ) from None
     return report_unfinished(prepared.folder, notify)
+
+
+def _time_left(plan: Plan, remaining: tuple[Trial, ...], folder: RunFolder) -> TimeEstimate:
+    total, estimate = len(plan.trials), expected_seconds(remaining)
+    expected = ExpectedTrials.of(remaining, folder.last_records().values(), estimate)
+    each = estimate / max(1, len(remaining))
+    return TimeEstimate(total, total - len(remaining), each, expected)
 
 
 def resume_command(document: dict[str, object]) -> str:

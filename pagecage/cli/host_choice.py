@@ -19,6 +19,7 @@ from pagecage.model.json_codec import JsonView
 from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
+from pagecage.runner.local_programs import missing_programs
 
 MakePlan = Callable[[Host], Plan]
 """Makes the plan of a run for a host. Raises PagecageError if the host cannot run it."""
@@ -149,17 +150,34 @@ def _no_volume(trials: Iterable[Trial]) -> str | None:
 
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
-    limited = dict.fromkeys(
-        tuple(trial.treatment.values()) for trial in trials if trial.cage.cgroup_part.has_limits
-    )
+    limited = [trial for trial in trials if trial.cage.cgroup_part.has_limits]
     if not limited or not (found := local.missed_for_limits()):
         return
-    missed, refused = found[0], list(limited)
-    names = ", ".join(" ".join(levels) or "the trial" for levels in refused[:_MOST_NAMED])
-    more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    missed = found[0]
     without = "run only treatments without limits: --treatment cage=uncaged"
-    message = f"this machine cannot hold the limits of {names}{more}: {missed.reason}"
+    message = f"this machine cannot hold the limits of {_named(limited)}: {missed.reason}"
     raise HostError(message, f"{missed.hint}, or {without}" if missed.hint else without)
+
+
+def _named(trials: Iterable[Trial]) -> str:
+    """Return the treatments of trials for a sentence, the first four by name."""
+    levels = list(dict.fromkeys(tuple(trial.treatment.values()) for trial in trials))
+    names = ", ".join(" ".join(one) or "the trial" for one in levels[:_MOST_NAMED])
+    return names + (f" and {len(levels) - _MOST_NAMED} more" if len(levels) > _MOST_NAMED else "")
+
+
+def refuse_missing_programs(trials: Sequence[Trial], notify: Notify) -> None:
+    """Raise HostError if this machine lacks a program for every trial.
+
+    If it lacks one for some of them, their treatments are named, and the others can run.
+    """
+    found = missing_programs(trials)
+    if found and sum(len(one.trials) for one in found) == len(trials):
+        reasons = "; ".join(one.reason for one in found)
+        raise HostError(f"this machine cannot run the trials: {reasons}", found[0].hint)
+    for one in found:
+        what = f"{_named(one.trials)} will have no result: {one.reason}"
+        notify(f"{what}\n  fix: {one.hint}")
 
 
 def _guest(notify: Notify) -> Host:

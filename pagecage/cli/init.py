@@ -30,6 +30,7 @@ from pagecage.definitions.known import remember_definition, remember_project
 from pagecage.definitions.project_writer import (
     FILES,
     SLOW_DISK,
+    SLOW_DISK_FILE,
     TEMPLATES,
     Build,
     CiSystem,
@@ -166,11 +167,11 @@ def _name_of(command: Sequence[str]) -> str:
 def _cage_files(
     typed: str | None, volume: VolumeOptions, folder: Path
 ) -> tuple[str, dict[Path, bytes]]:
-    """Return the name of the project's cage, and its file unless pagecage has the cage."""
+    """Return the name of the experiment's cage, and its file unless the cage exists."""
     if typed is None:
         if volume != VolumeOptions():
             raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
-        return SLOW_DISK, {}
+        return SLOW_DISK, _slow_disk(folder)
     if typed in definitions().cage_names():
         choose_cage(typed, volume, 1 << 40)
         return typed, {}
@@ -180,6 +181,11 @@ def _cage_files(
     cage, path = profile_cage(profile, description, name), folder / f"cgroups/{name}.toml"
     text = cage_to_toml(cage, source_comments(profile))
     return name, {} if path.exists() else {path: text.encode()}
+
+
+def _slow_disk(folder: Path) -> dict[Path, bytes]:
+    files = {folder / name: text.encode() for name, text in SLOW_DISK_FILE.items()}
+    return {path: text for path, text in files.items() if not path.exists()}
 
 
 def _init_workload(
@@ -197,7 +203,8 @@ def _init_workload(
     _make(
         folder,
         chosen,
-        {experiment: template_experiment(template, chosen).encode()}
+        _slow_disk(folder)
+        | {experiment: template_experiment(template, chosen).encode()}
         | {folder / path: data for path, data in files.items()}
         | new_ci_files(ci, chosen, folder, build),
     )

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from pagecage.checkout import PROJECT, TOP
-from pagecage.cli.options import definitions
+from pagecage.checkout import OWN, PROJECT, TOP
 from pagecage.cli.output import Json, notify
-from pagecage.definitions.experiment import Experiment
 from pagecage.errors import EXIT_OK
-from pagecage.model.json_codec import JsonView
-from pagecage.planning.plan import selected
-from pagecage.planning.size import LOAD_SECONDS, expected_trial_seconds
+from pagecage.planning.summary import ExperimentSummary, summary_of
 from pagecage.units import format_seconds
+
+_EXPERIMENTS = "experiments"
 
 
 def list_experiments(*, as_json: Json = False) -> int:
     """List the experiments with their questions."""
-    defined = definitions()
-    custom = defined.experiments.own_names()
-    names = [*custom, *(name for name in defined.experiment_names() if name not in custom)]
-    rows = [_summary_row(defined.experiment(name), name in custom) for name in names]
+    own = OWN if OWN != TOP else None
+    custom = _stems(own / _EXPERIMENTS) if own else []
+    names = [*custom, *(one for one in _stems(TOP / _EXPERIMENTS) if one not in custom)]
+    is_project = custom or (own and _stems(own / "cgroups"))
+    found = (None if is_project else _stored(names)) or _checked(names)
+    rows = [_summary_row(name, found[name], name in custom) for name in names]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
@@ -36,18 +40,37 @@ def list_experiments(*, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def _summary_row(experiment: Experiment, is_custom: bool) -> JsonView:
-    count = len(selected(experiment, "emulated"))
-    size = experiment.sizes["emulated"]
-    load_seconds = LOAD_SECONDS if experiment.workload.kind == "service" else 0.0
-    trial_seconds = expected_trial_seconds(size.max_seconds, load_seconds=load_seconds)
-    seconds = count * (size.repeats or experiment.repeats) * trial_seconds
+def _stems(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def _stored(names: list[str]) -> Mapping[str, ExperimentSummary] | None:
+    """Return the summaries of pagecage's own experiments; None if one cannot be read.
+
+    They are not checked: tests do so, and the checks take longer than everything else here.
+    """
+    files = {name: TOP / _EXPERIMENTS / f"{name}.toml" for name in names}
+    try:
+        return {name: summary_of(tomllib.loads(path.read_text())) for name, path in files.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _checked(names: list[str]) -> Mapping[str, ExperimentSummary]:
+    """Return the summaries of experiments. Raises PagecageError for one that is not valid."""
+    from pagecage.cli.options import definitions
+
+    defined = definitions()
+    return {name: summary_of(defined.experiment(name).definition) for name in names}
+
+
+def _summary_row(name: str, one: ExperimentSummary, is_custom: bool) -> dict[str, Any]:
     return {
-        "name": experiment.name,
+        "name": name,
         "origin": "project" if is_custom else "pagecage",
-        "question": experiment.question,
-        "treatments": count,
-        "factors": {name: list(levels) for name, levels in experiment.factors.items()},
-        "about": f"about {format_seconds(seconds)}",
-        "expected_seconds": seconds,
+        "question": one.question,
+        "treatments": one.treatments,
+        "factors": one.factors,
+        "about": f"about {format_seconds(one.expected_seconds)}",
+        "expected_seconds": one.expected_seconds,
     }

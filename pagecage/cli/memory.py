@@ -12,7 +12,14 @@ from cyclopts import App, Parameter
 from pagecage.cli import replay_plan
 from pagecage.cli.execution import create_run
 from pagecage.cli.options import ReplayOptions
-from pagecage.cli.output import Json, Notify, examples, notify, typed_command
+from pagecage.cli.output import (
+    Json,
+    Notify,
+    examples,
+    notify,
+    require_before_command,
+    typed_command,
+)
 from pagecage.cli.replay import measure_program
 from pagecage.cli.replay_plan import replay_cages
 from pagecage.errors import EXIT_OK, PagecageError
@@ -179,6 +186,7 @@ def memory(
     dry_run
         Show the first trials and the most that may follow; start nothing
     """
+    require_before_command(cage, "CAGE", command)
     plan, host = plan_of(cage, command, options, replay_options, typed_command(), notify)
     if dry_run:
         host.stop()

@@ -10,7 +10,7 @@ import stat
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -154,6 +154,14 @@ def confirmed(question: str) -> bool:
 def typed_command() -> str:
     """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])
+
+
+def require_before_command(given: str | None, name: str, command: Sequence[str]) -> None:
+    """Raise PagecageError if an argument was taken from the words of the command after `--`."""
+    after = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    if given is not None and after[:1] == [given] and len(after) == len(command) + 1:
+        verb = f"pagecage {sys.argv[1]}"
+        raise PagecageError(f"{verb} requires {name} before --", f"{verb} --help")
 
 
 def exclusive(*options: str) -> PagecageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Self
 
@@ -20,6 +19,7 @@ from rich.progress import (
 from pagecage.cli.output import is_quiet
 from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
+from pagecage.runner.time_left import TimeEstimate
 from pagecage.units import format_rate, format_seconds
 
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
@@ -45,43 +45,12 @@ class _Bars:
         self._bar.stop()
 
 
-class TimeEstimate:
-    """The time left: first estimated, then from the mean of the finished trials."""
-
-    def __init__(self, total: int, done: int, trial_seconds: float) -> None:
-        self._total, self._done, self._trial_seconds = total, done, trial_seconds
-        self._first: float | None = None
-        self._finished = 0
-
-    def begin(self) -> None:
-        """Note that a trial begins; the first one starts the clock."""
-        self._first = self._first or time.monotonic()
-
-    def end(self, *, is_final: bool) -> int:
-        """Note that a trial ended; return the number of trials with a result (`is_final`)."""
-        self._finished += 1
-        self._done += int(is_final)
-        return self._done
-
-    @property
-    def number(self) -> str:
-        """The trials with a result out of all trials, as ` 12/36`."""
-        return f"{self._done:>3}/{self._total}"
-
-    @property
-    def left(self) -> str:
-        """The remaining time, as in "about 40 s left"."""
-        if self._first is not None and self._finished:
-            self._trial_seconds = (time.monotonic() - self._first) / self._finished
-        return f"about {format_seconds(self._trial_seconds * (self._total - self._done))} left"
-
-
 class RunProgress(_Bars):
     """A campaign's listener that shows its progress."""
 
-    def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
+    def __init__(self, time_left: TimeEstimate, *, bar: bool = True) -> None:
         super().__init__(TextColumn("{task.description}"), shows=bar)
-        self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
+        self._time, total, done = time_left, time_left.total, time_left.done
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
     def __call__(self, event: JsonView) -> None:
@@ -97,7 +66,7 @@ class RunProgress(_Bars):
                 self._bar.update(self._task, description=event["trial_id"])
             case "record":
                 record = event["record"]
-                done = self._time.end(is_final=record.is_final)
+                done = self._time.end(record)
                 self._bar.update(self._task, completed=done, left=self._time.left)
                 line = f"{self._time.number} {record.trial_id:<32} {describe(record)}"
                 self._console.print(line, soft_wrap=True)
@@ -132,21 +101,19 @@ def describe(record: Record) -> str:
 class FleetProgress(_Bars):
     """A fleet campaign's listener that shows its progress.
 
-    `hosts` maps a host's name to its number of trials and its number of trials with a result.
-    `trial_seconds` is a first estimate of a trial's duration.
+    `hosts` maps a host's name to the time left of its trials.
     """
 
-    def __init__(self, hosts: Mapping[str, tuple[int, int]], trial_seconds: float) -> None:
+    def __init__(self, hosts: Mapping[str, TimeEstimate]) -> None:
         super().__init__(TextColumn("{task.fields[host]}"), TextColumn("{task.description}"))
         self._width = max(map(len, hosts), default=0)
         self._tasks: dict[str, TaskID] = {}
-        self._times: dict[str, TimeEstimate] = {}
-        for host, (total, done) in hosts.items():
+        self._times = hosts
+        for host, one in hosts.items():
             name = f"{host:<{self._width}}"
             self._tasks[host] = self._bar.add_task(
-                "", total=total, completed=done, host=name, left=""
+                "", total=one.total, completed=one.done, host=name, left=""
             )
-            self._times[host] = TimeEstimate(total, done, trial_seconds)
 
     def __call__(self, host: str, event: JsonView) -> None:
         match event["event"]:
@@ -157,7 +124,7 @@ class FleetProgress(_Bars):
                 self._bar.update(self._tasks[host], description=event["trial_id"])
             case "record":
                 record, left = event["record"], self._times[host]
-                done = left.end(is_final=record.is_final)
+                done = left.end(record)
                 self._bar.update(self._tasks[host], completed=done, left=left.left, description="")
                 self._print(host, f"{left.number} {record.trial_id:<32} {describe(record)}")
             case "swept":

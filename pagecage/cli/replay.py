@@ -12,7 +12,15 @@ from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
 from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
-from pagecage.cli.output import COMMON, Json, examples, notify, notify_step, typed_command
+from pagecage.cli.output import (
+    COMMON,
+    Json,
+    examples,
+    notify,
+    notify_step,
+    require_before_command,
+    typed_command,
+)
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
 
@@ -114,6 +122,7 @@ def replay(
     dry_run
         Show the plan and its commands; start nothing
     """
+    require_before_command(cage, "CAGE", command)
     command = _words(text, command)
     gate.check(repeats=None if dry_run else options.repeats)
     cages = [*([cage] if cage is not None else []), *compared.others]

@@ -71,7 +71,10 @@ def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Not
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     experiment = definitions().experiment(name)
     if options.volume != VolumeOptions() and not options.cage:
-        raise PagecageError("options of a volume need its name", "add --cage aws-gp3")
+        option = given_options(options.volume)[0]
+        other = ", or choose the size of the data with --dataset" if option == "--size" else ""
+        message = f"{option} applies to a cloud volume, and the run names none"
+        raise PagecageError(message, f"add --cage aws-gp3{other}")
     choose_cages(options.cage, options.volume, experiment.sizes["full"].total_bytes)
     make = partial(_make_plan, experiment, options, command, notify)
     plan, host = plan_on_host(options, make, notify)

@@ -24,7 +24,14 @@ from pagecage.cli.options import (
     definitions,
     given_options,
 )
-from pagecage.cli.output import Json, Notify, examples, notify, typed_command
+from pagecage.cli.output import (
+    Json,
+    Notify,
+    examples,
+    notify,
+    require_before_command,
+    typed_command,
+)
 from pagecage.cli.replay_plan import replay_cages
 from pagecage.cli.run_plan import build_plan, choose_size
 from pagecage.cli.show import measure
@@ -159,7 +166,8 @@ def sweep(
     """Measure a command or an experiment at several values of a limit.
 
     The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
-    predicts times from the trial under the cage's own value. Of a server it shows the first metric.
+    predicts times from the trial under the cage's own value. For a server, it shows the first
+    metric.
 
     Parameters
     ----------
@@ -175,6 +183,7 @@ def sweep(
         Do not ask before commands of a definition that has not run on this machine, or before
         changing settings of the disk that holds /
     """
+    require_before_command(base, "CAGE", words)
     options = SweepOptions(base, words, vary, experiment_options, replay_options, served)
     plan, host = _plan(options, asks=not dry_run, yes=yes)
     if dry_run:

@@ -88,10 +88,9 @@ IOReadIOPSMax = 500
 """
 FILES = {
     "pagecage.toml": _MARKER,
-    "cgroups/slow-disk.toml": _CAGE,
     ".gitignore": "/runs/\n/site/\n",
 }
-"""Contents of a new project by path, besides its experiments."""
+"""Contents of a new project by path, besides its experiments and cages."""
 _COPIES = """# Copied to the guest. On this machine they are used in place.
 copies = {copies}
 """
@@ -103,6 +102,8 @@ cache = "cold"
 cache = "cold"
 """
 SLOW_DISK = "slow-disk"
+SLOW_DISK_FILE = {f"cgroups/{SLOW_DISK}.toml": _CAGE}
+"""The cage of an experiment for which none is named, by its path."""
 _DATASETS = {"full": "1GiB", "default": "256MiB", "emulated": "64MiB", "smoke": "16MiB"}
 
 

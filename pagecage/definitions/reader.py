@@ -71,7 +71,8 @@ class DefinitionFiles:
         if own and not own_names and self.kind == "experiment":
             is_project = own.is_dir() or (own.parent / MARKER).is_file()
             lacking = f", and the project {own.parent} defines none" if is_project else ""
-        prefix, hint = f"{where}: " if where else "", nearest(name, self.names())
+        listing = "pagecage list" if self.kind == "experiment" else "pagecage cage list"
+        prefix, hint = f"{where}: " if where else "", nearest(name, self.names(), listing)
         if lacking and not hint.startswith("did you mean"):
             hint = "pagecage init -- COMMAND makes one"
         raise PagecageError(f"{prefix}there is no {self.kind} {name!r}{lacking}", hint)

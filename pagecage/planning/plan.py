@@ -29,33 +29,13 @@ from pagecage.model.trial import (
     recorded_trial,
     trial_from_json,
 )
+from pagecage.planning.treatments import Treatment, combinations, covering
 from pagecage.units import LEAST_PAGE_BYTES, format_bytes, format_seconds, page_floor_bytes
-
-Treatment = dict[str, str]
 
 
 def treatments(experiment: Experiment) -> Iterator[Treatment]:
     """Yield all combinations of levels in the definition's order, without the excluded ones."""
-    names = list(experiment.factors)
-    for levels in itertools.product(*experiment.factors.values()):
-        treatment = dict(zip(names, levels, strict=True))
-        if not any(all(treatment[k] == v for k, v in out.items()) for out in experiment.exclude):
-            yield treatment
-
-
-def covering(all_treatments: list[Treatment]) -> list[Treatment]:
-    """Return few treatments that together contain every level.
-
-    A full product needs as many as its largest factor has levels. The choice is greedy: it takes
-    the first treatment with the most missing levels, so equal definitions give equal choices.
-    """
-    missing = {pair for treatment in all_treatments for pair in treatment.items()}
-    chosen: list[Treatment] = []
-    while missing:
-        best = max(all_treatments, key=lambda treatment: len(missing & set(treatment.items())))
-        chosen.append(best)
-        missing -= set(best.items())
-    return chosen or all_treatments
+    yield from combinations(experiment.factors, experiment.exclude)
 
 
 def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treatment]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from pagecage.model.cage import Cage
 from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import mean_us_at_size, volume_limits
+from pagecage.planning.summary import LOAD_SECONDS, OVERHEAD_SECONDS, expected_trial_seconds
 from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, format_hours
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
@@ -82,30 +84,64 @@ def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
 def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
     """Return the estimated duration of one trial whose datasets exist."""
     fixed, words = disk.trial_seconds, trial.workload.arguments
+    most_seconds = _runtime_seconds(words) or trial.max_seconds
     if trial.cache == "resident":
         fixed += trial.dataset_bytes / disk.read_bytes_per_second
     if "time_based=1" in words:
-        measured = trial.max_seconds or 0.0
+        measured = most_seconds or 0.0
     else:
         one_pass = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
         if trial.cache != "resident" or _value(words, "--source") == "heap":
             one_pass = max(one_pass, _disk_seconds(trial, disk, *_reads(trial)))
-        measured = float(_value(words, "--passes") or 1) * one_pass
-    measured = min(measured, trial.max_seconds or math.inf)
+        measured = _passes(words) * one_pass
+    measured = min(measured, most_seconds or math.inf)
     return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
+
+
+_RUNTIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _runtime_seconds(words: Sequence[str]) -> float | None:
+    """Return the `runtime` of a job of fio, which replaces the trial's max_seconds."""
+    match = _RUNTIME.fullmatch(_job_option(words, "runtime") or "")
+    return float(match[1]) * _UNIT_SECONDS[match[2]] if match else None
+
+
+def _passes(words: Sequence[str]) -> float:
+    """Return how often the disk delivers the data: direct jobs of fio share no page cache."""
+    passes = float(_value(words, "--passes") or 1)
+    is_shared = "direct=1" not in words or _job_option(words, "offset_increment") is not None
+    return passes if is_shared else passes * _job_number(words, "numjobs")
+
+
+def _job_option(words: Sequence[str], name: str) -> str | None:
+    found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return found[-1] if found else None
+
+
+def _job_number(words: Sequence[str], name: str) -> int:
+    value = _job_option(words, name) or ""
+    return max(1, int(value)) if value.isdecimal() else 1
+
+
+def _job_block_bytes(words: Sequence[str]) -> int:
+    match = re.fullmatch(r"([0-9]+)([km]?)", _job_option(words, "bs") or "")
+    return int(match[1]) * {"": 1, "k": KIB, "m": MIB}[match[2]] if match else BLOCK_BYTES
 
 
 def _reads(trial: Trial) -> tuple[float, float]:
     words, total = trial.workload.arguments, trial.dataset_bytes
     read_ahead_kb = _DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
     window = max(BLOCK_BYTES, read_ahead_kb * KIB)
+    block = int(_value(words, "--block-bytes") or _job_block_bytes(words))
     if not _is_random(words):
+        window = block if "direct=1" in words else window
         return total / window, window
     if "--direct" in words or _value(words, "--advice") == "random" or "direct=1" in words:
         window = BLOCK_BYTES
     if _value(words, "--source") in ("heap", "heap-thp"):  # filled from the file in order
         return total / window, window
-    block = int(_value(words, "--block-bytes") or BLOCK_BYTES)
     memory = trial.cage.properties.get("MemoryMax") or trial.machine_memory_bytes or total
     refused = max(0.0, 1 - memory / total)
     windows = total / max(window, block)
@@ -113,9 +149,7 @@ def _reads(trial: Trial) -> tuple[float, float]:
 
 
 def _is_random(words: Sequence[str]) -> bool:
-    pattern = _value(words, "--pattern") or next(
-        (word.removeprefix("rw=") for word in words if word.startswith("rw=")), "sequential"
-    )
+    pattern = _value(words, "--pattern") or _job_option(words, "rw") or "sequential"
     return pattern not in ("sequential", "read", "write")
 
 
@@ -126,8 +160,10 @@ def _value(words: Sequence[str], option: str) -> str | None:
 
 def _disk_seconds(trial: Trial, disk: DiskSpeed, reads: float, size_bytes: float) -> float:
     cage, total = trial.cage, reads * size_bytes
-    in_order = not _is_random(trial.workload.arguments)
-    threads = int(_value(trial.workload.arguments, "--threads") or 1)
+    words = trial.workload.arguments
+    in_order = not _is_random(words)
+    threads = int(_value(words, "--threads") or 1)
+    threads *= _job_number(words, "numjobs") * _job_number(words, "iodepth")
     one = 0.0 if in_order else disk.read_seconds(size_bytes) / min(threads, _MOST_IN_FLIGHT)
     if cage.is_volume and cage.simulation and cage.simulation.read_latency:
         one = max(one, mean_us_at_size(cage.simulation.read_latency, size_bytes) / 1e6)
@@ -265,32 +301,22 @@ def _with_size(experiment: Experiment, size: SizeTable, like: str) -> tuple[Expe
     return replace(experiment, sizes=sizes, definition=definition), name
 
 
-_OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
-LOAD_SECONDS = 30.0
-"""First estimate of the measured load of a server. Its length is known to its own program only."""
-_DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
+_UNPROBED = replace(ASSUMED, trial_seconds=OVERHEAD_SECONDS)
 
 
-def expected_seconds(trials: tuple[Trial, ...]) -> float:
-    """Return a first estimate of the duration of trials, on a disk that was not probed.
+def expected_seconds(trials: Sequence[Trial]) -> float:
+    """Return a first estimate of the duration of trials, on a disk that was not probed."""
+    made = making_seconds([trial for trial in trials if not trial.workload.service], _UNPROBED)
+    return made + sum(map(first_estimate_seconds, trials))
+
+
+def first_estimate_seconds(trial: Trial) -> float:
+    """Return the estimated duration of one trial, on a disk that was not probed.
 
     A workload that reads datasets is estimated by its reads, and any other by its longest time.
     """
-    disk = replace(ASSUMED, trial_seconds=_OVERHEAD_SECONDS)
-    total = making_seconds([trial for trial in trials if not trial.workload.service], disk)
-    for trial in trials:
-        service = trial.workload.service
-        if trial.datasets and not service:
-            total += trial_seconds(trial, disk)
-            continue
-        load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
-        total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)
-    return total
-
-
-def expected_trial_seconds(
-    max_seconds: float | None, dataset_bytes: int = 0, load_seconds: float = 0.0
-) -> float:
-    """Return a first estimate of one trial's duration."""
-    pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
-    return _OVERHEAD_SECONDS + load_seconds + max(0.2 * (max_seconds or 10.0), pass_seconds)
+    service = trial.workload.service
+    if trial.datasets and not service:
+        return trial_seconds(trial, _UNPROBED)
+    load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
+    return expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)

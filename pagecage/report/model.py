@@ -55,12 +55,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; every row has one cell per column. `left_out` counts rows that it lacks."""
+    """A table; every row has one cell per column. `left_out` counts rows that it lacks.
+
+    Each of the `footnotes` is a line below the table, and begins with the mark of its cells.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     left_out: int = 0
+    footnotes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,8 +205,9 @@ def _markdown(block: Block) -> Iterator[str]:
                 [f"{cell.text}\n{cell.detail}" if cell.detail else cell.text for cell in row]
                 for row in block.rows
             )
-            yield markdown_table(block.columns, texts) + (
-                f"\n{markdown_text(block.caption)}\n" if block.caption else ""
+            below = (*([block.caption] if block.caption else []), *block.footnotes)
+            yield markdown_table(block.columns, texts) + "".join(
+                f"\n{markdown_text(text)}\n" for text in below
             )
         case _:
             pass

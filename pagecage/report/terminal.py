@@ -116,6 +116,7 @@ def _parts(block: Block) -> Iterator[RenderableType]:
                 yield Text(f"… and {block.left_out} more rows", "dim")
             if block.caption:
                 yield Text(block.caption, "dim")
+            yield from (Text(note, "dim") for note in block.footnotes)
         case _:
             pass
 

@@ -214,9 +214,9 @@ class Subject:
         given = [one for one in (self.unit, self.container, self.pid) if one is not None]
         example = "--unit postgresql.service"
         if len(given) != 1:
-            count = "none" if not given else "several"
-            message = f"verify takes one of --unit, --container and --pid, and {count} was given"
-            raise PagecageError(message, example)
+            count, verb = ("several", "were") if given else ("none", "was")
+            message = f"{count} of --unit, --container and --pid {verb} given"
+            raise PagecageError(message, f"name one program: {example}")
         if self.user and self.unit is None:
             raise PagecageError("--user applies only to --unit", "remove --user")
         name = str(given[0])

@@ -25,6 +25,7 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.trial import Workload, trial_to_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.time_left import TimeEstimate
 from reliability.bench.bed import Figure, make_plan, make_trial, scratch, single_figure
 from reliability.campaign import tell
 
@@ -44,7 +45,8 @@ def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> fl
     )
     runs, streams = folder.host_folders(), folder.path / "streams"
     streams.mkdir()
-    with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:
+    times = {host: TimeEstimate(trials, 0, 1.0) for host in plans}
+    with FleetProgress(times) as progress:
         lanes = [
             HostRun(one.remote, plans[one.host.name], runs[one.host.name], streams, progress)
             for one in ready

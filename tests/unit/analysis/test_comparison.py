@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.cells import NoiseFloor, identical_treatments, noise_floor, noise_of
-from analysis.comparison import change_word, compare, load_runs
+from analysis.comparison import change_word, compare, judge, load_runs
 from analysis.data.load import load_run
 from analysis.stats import MedianSummary, evaluate_gate, parse_gate
 from pagecage.errors import PagecageError
@@ -233,6 +233,31 @@ def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path,
         kept = tmp_path / f"{folder.name}.json"
         assert called(["compare", str(folder), f"--save-baseline={kept}", words[1]]) == 0
         assert called(["compare", str(kept), str(folders / "few"), words[0]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("repeats", "reason"),
+    [
+        ((1, 2, 3), "excluded in B: cache state not reached"),
+        (
+            (1,),
+            "fewer than 3 trials per run do not show their spread; excluded: cache state not"
+            " reached",
+        ),
+    ],
+)
+def test_a_gate_says_why_trials_are_excluded(folders, tmp_path, repeats, reason):
+    def warm(record):
+        if record["repeat"] in repeats:
+            warm_cache(record)
+
+    other = build_run(tmp_path / "other", warm)
+    gates = [parse_gate("full_pass_seconds > +900%"), parse_gate("full_pass_seconds > 9999s")]
+    results = [*compare(load_runs([folders / "few", other]), gates).gate_results]
+    found = [(one.verdict, one.reason) for one in results if dict(one.treatment) == COLD]
+    assert found == [("undecided", reason)] * 2, "also a bound is not judged by excluded trials"
+    alone = [one for one in judge(load_run(other), gates[1:]) if dict(one.treatment) == COLD]
+    assert [one.reason for one in alone] == [reason.replace(" in B", "")]
 
 
 def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, capsys):

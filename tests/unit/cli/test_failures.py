@@ -43,6 +43,21 @@ def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     [
         ("rnu smoke", "pagecage has no verb 'rnu'\n  fix: did you mean \"run\"?"),
         ("cage shw", "pagecage cage has no verb 'shw'\n  fix: did you mean \"show\"?"),
+        ("qqqq", "pagecage has no verb 'qqqq'\n  fix: pagecage --help"),
+        ("export x --zzz", "Unknown option: --zzz\n  fix: pagecage export --help"),
+        ("export x --format q", "Unknown option: --format\n  fix: pagecage export --help"),
+        (
+            "replay --cage customer -- true",
+            "pagecage replay requires CAGE before --\n  fix: pagecage replay --help",
+        ),
+        (
+            "memory -- true",
+            "pagecage memory requires CAGE before --\n  fix: pagecage memory --help",
+        ),
+        (
+            "sweep --vary IOReadIOPSMax=1 -- true",
+            "pagecage sweep requires CAGE before --\n  fix: pagecage sweep --help",
+        ),
         ("run", "pagecage run requires NAME\n  fix: pagecage run --help"),
         ("replay", "pagecage replay requires CAGE\n  fix: pagecage replay --help"),
         ("sweep customer smoke", "pagecage sweep requires --vary\n  fix: pagecage sweep --help"),
@@ -87,10 +102,10 @@ def test_whatever_stands_in_a_sentence_it_is_one_line(
 
 
 def defect(monkeypatch: pytest.MonkeyPatch) -> int:
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise KeyError("a\nb")
 
-    monkeypatch.setattr(listing, "definitions", fail)
+    monkeypatch.setattr(listing, "_summary_row", fail)
     return ended(monkeypatch, "list")
 
 

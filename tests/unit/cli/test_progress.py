@@ -13,7 +13,9 @@ from pagecage.cli.progress import RunProgress, describe
 from pagecage.model.record import OUTCOMES
 from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import make_trials
-from pagecage.planning.size import LOAD_SECONDS, expected_seconds
+from pagecage.planning.size import expected_seconds
+from pagecage.planning.summary import LOAD_SECONDS
+from pagecage.runner.time_left import TimeEstimate
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record
 
@@ -59,7 +61,7 @@ def test_brackets_are_shown_as_they_are(error: str) -> None:
 
 @pytest.mark.parametrize("text", ["[/x]", "plain", "[red]"])
 def test_every_event_can_be_told(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with RunProgress(2, 0, 10.0) as progress:
+    with RunProgress(TimeEstimate(2, 0, 5.0)) as progress:
         for event in (
             {"event": "step", "text": text},
             {"event": "trial", "trial_id": "r1_x"},
@@ -75,7 +77,7 @@ def test_every_event_can_be_told(text: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_bar_knows_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with RunProgress(3, 1, 10.0) as progress:
+    with RunProgress(TimeEstimate(3, 1, 5.0)) as progress:
         progress({"event": "trial", "trial_id": "a"})
         progress({"event": "record", "record": make_record(trial_id="a", outcome="ok")})
         progress({"event": "record", "record": make_record(trial_id="b", outcome="failed")})

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pagecage.definitions.experiment import SIZES
-from pagecage.definitions.project_writer import FILES, experiment_text
+from pagecage.definitions.project_writer import FILES, SLOW_DISK_FILE, experiment_text
 from pagecage.definitions.reader import Definitions
 from tests.tree import ROOT
 
@@ -21,7 +21,7 @@ WORDS = st.lists(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name, text in FILES.items():
+    for name, text in (FILES | SLOW_DISK_FILE).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "experiments").mkdir()

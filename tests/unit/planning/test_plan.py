@@ -16,13 +16,13 @@ from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import (
     PlanOptions,
     blocks,
-    covering,
     make_trials,
     plan_from_json,
     plan_to_json,
     selected,
     treatments,
 )
+from pagecage.planning.treatments import covering
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, level_table, plan_of, size_table
 

@@ -61,6 +61,28 @@ def test_a_pass_is_cut_at_the_limit_of_time() -> None:
     assert trial_seconds(in_fio, DISK) == 20
 
 
+DIRECT = ("ioengine=libaio", "direct=1", "iodepth=64", "rw=randread", "bs=4k", "numjobs=24")
+
+
+@pytest.mark.parametrize(("runtime", "seconds"), [("runtime=60", 60), ("runtime=2m", 120)])
+def test_a_job_of_fio_ends_after_its_own_runtime(runtime: str, seconds: float) -> None:
+    job = replace(trial((*DIRECT, runtime)), max_seconds=3600, dataset=Dataset(10 * GIB))
+    assert trial_seconds(job, DISK) == seconds
+    short = replace(trial(("rw=randread", "time_based=1", runtime)), max_seconds=20)
+    assert trial_seconds(short, DISK) == seconds, "it replaces max_seconds in the job file"
+
+
+def test_direct_jobs_of_fio_each_read_the_file_and_keep_requests_in_flight() -> None:
+    each = trial_seconds(trial(DIRECT), DISK)
+    assert each == pytest.approx(24 * GIB / 756e6)
+    apart = trial_seconds(trial((*DIRECT, "size=4%", "offset_increment=4%")), DISK)
+    assert apart == pytest.approx(each / 24)
+    deep, alone = (*DIRECT, "numjobs=1"), (*DIRECT, "numjobs=1", "iodepth=1")
+    assert trial_seconds(trial(deep), DISK) < trial_seconds(trial(alone), DISK) / 10
+    blocks = trial_seconds(trial((*alone, "bs=128k")), DISK)
+    assert blocks == pytest.approx(GIB / (128 * 1024) * 430e-6)
+
+
 def test_a_resident_file_costs_its_reading_beforehand() -> None:
     resident = trial_seconds(trial(RANDOM, "resident", MemoryMax=GIB // 10), DISK)
     assert GIB / 756e6 < resident < 2.5

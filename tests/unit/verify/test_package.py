@@ -47,7 +47,7 @@ def test_it_runs_with_nothing_installed(program: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        ((), 2, "pagecage-verify: verify takes one of --unit, --container and --pid"),
+        ((), 2, "pagecage-verify: none of --unit, --container and --pid was given"),
         (("--pid", "x"), 2, "argument --pid: 'x' is not a number from 1"),
         (("--pid", "0"), 2, "argument --pid: '0' is not a number from 1"),
         (("--pid", "9" * 30), 2, "is not a number from 1"),

@@ -14,9 +14,12 @@ from analysis.data import frames
 from analysis.data.load import load_run
 from analysis.formatting import treatment_label
 from analysis.views import evidence_tables
+from analysis.views.html import block_table_html
 from analysis.views.run import main_table
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_definitions
+from pagecage.report.model import Report, to_markdown
+from pagecage.report.terminal import terminal_text
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
 from tests.tree import ROOT
 
@@ -154,6 +157,28 @@ def test_a_cell_without_answers_has_no_figure(tmp_path):
     changed = load_run(build_run(tmp_path / "run", fails))
     cell = make_cell(changed, UNCAGED, changed.response)
     assert (cell.text, cell.unanswered) == ("–", 3)
+
+
+def test_why_the_host_could_not_run_trials_is_written_once_below_the_table(tmp_path):
+    def unable(record):
+        lacks = {"uncaged": "fio is not installed", "tenth": "the kernel refuses io_uring"}
+        if record["treatment"]["pattern"] == "random":
+            reason = lacks[record["treatment"]["cage"]]
+            missed = {"requirement": "workload", "reason": reason, "hint": ""}
+            record |= {"outcome": "requirement_missed", "response": {}, "measured": None}
+            record["missed_requirements"] = [missed]
+
+    table = main_table(load_run(build_run(tmp_path / "run", unable)))
+    assert table.footnotes == (
+        "¹ the host lacks a requirement: fio is not installed",
+        "² the host lacks a requirement: the kernel refuses io_uring",
+    )
+    assert all(row[3].text.startswith("– ¹") for row in table.rows[:3])
+    assert all(row[3].text.startswith("– ²") for row in table.rows[3:])
+    assert not any("requirement" in cell.detail for row in table.rows for cell in row)
+    report = Report("", (table,))
+    for text in (block_table_html(table), to_markdown(report), terminal_text(report, whole=True)):
+        assert text.count("fio is not installed") == 1
 
 
 def test_any_experiment_has_a_table(tmp_path):
