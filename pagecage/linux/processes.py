@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pagecage.linux.procfs import parse_pressure, read_text
 from pagecage.model.json_codec import Json
-from pagecage.process import PROC, stat_fields
+from pagecage.process import PROC, stat_fields, wait_until
 
 MARKER = "PAGECAGE_TRIAL"
 """Environment variable of a trial's processes, by which leftovers are found."""
@@ -180,12 +180,10 @@ def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int
 
 
 def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
-    deadline = time.monotonic() + patience_seconds
-    while any(is_running(pid, proc) for pid in _marked(mark, proc)):
-        if time.monotonic() >= deadline:
-            return True
-        time.sleep(_POLL_SECONDS)
-    return False
+    def are_gone() -> bool:
+        return not any(is_running(pid, proc) for pid in _marked(mark, proc))
+
+    return not wait_until(are_gone, patience_seconds, _POLL_SECONDS)
 
 
 def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
