@@ -185,10 +185,11 @@ class ProcessId:
 def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
     """Return /proc/PID/stat from the third field on; None if the process has ended."""
     try:
-        text = (proc / str(pid) / "stat").read_text()
+        line = (proc / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text[text.rindex(")") + 1 :].split()
+    # The name may have any bytes: a long one is cut within a character.
+    return line[line.rindex(b")") + 1 :].decode().split()
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from pagecage.ansible import Playbook, TaskEvent, run_to_end
 from pagecage.checkout import BUILD, TOP
 from pagecage.errors import HostError
-from pagecage.linux.processes import name_of, tree
+from pagecage.linux.processes import tree
+from pagecage.linux.procfs import name_of
 from pagecage.process import find_tool
 from pagecage.units import format_bytes
 

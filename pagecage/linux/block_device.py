@@ -138,7 +138,7 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
 
 
 def read_mountinfo() -> str:
-    return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    return read_text(PROC / "self/mountinfo") or ""
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.linux.block_device import parse_mountinfo
-from pagecage.linux.processes import ProcessInfo, is_exiting, is_running, name_of, tree
-from pagecage.linux.procfs import read_text
+from pagecage.linux.processes import ProcessInfo, is_exiting, is_running, tree
+from pagecage.linux.procfs import name_of, read_text
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 """The mount point of the unified hierarchy where it has all controllers (cgroups(7))."""

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import SYS, Disk, find_mount, stack_names
-from pagecage.linux.procfs import read_text
+from pagecage.linux.procfs import name_of, read_text
 from pagecage.model.json_codec import Json
 from pagecage.process import PROC
 from pagecage.units import MIB, kernel_page_bytes, page_ceil_bytes
@@ -405,9 +405,9 @@ def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
             if identity is not None:
                 mine.setdefault(identity, []).append(mapping)
         for identity, mappings in mine.items():
-            name = (read_text(entry / "comm") or "?").strip()
             smaps = read_text(entry / "smaps") or ""
             locked = locked_bytes(smaps, {one.start for one in mappings})
+            name = name_of(entry.name, proc)
             holder = PageHolder(int(entry.name), name, tuple(mappings), locked)
             found[identity] = (*found.get(identity, ()), holder)
     return Holders(found, complete)

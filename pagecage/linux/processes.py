@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pagecage.linux.procfs import parse_pressure, read_text
+from pagecage.linux.procfs import name_of, parse_pressure, read_text
 from pagecage.model.json_codec import Json
 from pagecage.process import PROC, stat_fields, wait_until
 
@@ -60,10 +60,6 @@ class TreeCounters:
             "cpu": {"usage_usec": round(1e6 * usage_seconds)},
             "faults": {"minor": self.minor_faults, "major": self.major_faults},
         }
-
-
-def name_of(pid: int) -> str:
-    return (read_text(PROC / str(pid) / "comm") or "?").strip()
 
 
 def is_running(pid: int, proc: Path = PROC) -> bool:
