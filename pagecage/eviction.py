@@ -13,7 +13,7 @@ from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
 from pagecage.linux.page_cache import (
     EvictedFile,
     Holders,
-    PageCounts,
+    Residency,
     count_pages,
     evict_pages,
     find_files,
@@ -145,21 +145,20 @@ class _Eviction:
     """The state of one file: its counts, what dropped pages, and why the kernel refused."""
 
     file: EvictedFile
-    size_bytes: int
-    before: PageCounts
-    left: PageCounts
+    before: Residency
+    left: Residency
     evicted_by: tuple[str, ...] = ()
     refused: str = ""
 
     def certified(self, holders: Holders) -> CertifiedFile:
         return CertifiedFile(
             path=str(self.file.path),
-            size_bytes=self.size_bytes,
+            size_bytes=self.before.file_bytes,
             filesystem=self.file.filesystem,
-            pages_before=self.before.resident,
-            pages_after=self.left.resident,
+            pages_before=self.before.pages,
+            pages_after=self.left.pages,
             evicted_by=self.evicted_by,
-            stayed="; ".join(_reasons(self, holders)) if self.left.resident else "",
+            stayed="" if self.left.is_empty else "; ".join(_reasons(self, holders)),
         )
 
 
@@ -178,17 +177,17 @@ def cold(paths: Iterable[str | os.PathLike[str]], *, allow_pages: int = 0) -> Co
         with suppress(FileNotFoundError):  # it is gone, as temporary files of a server are
             before = count_pages(file)
             left = before if before.is_empty else evict_pages(file)
-            by = ("posix_fadvise",) if left.resident < before.resident else ()
-            evictions.append(_Eviction(file, file.path.stat().st_size, before, left, by))
-    held = [one.file for one in evictions if one.left.resident]
+            by = ("posix_fadvise",) if left.pages < before.pages else ()
+            evictions.append(_Eviction(file, before, left, by))
+    held = [one.file for one in evictions if not one.left.is_empty]
     holders = holders_of(held) if held else Holders({})
     for one in evictions:
         mapped_by = holders.by_file.get(one.file.identity, ())
-        if one.left.resident and mapped_by:
+        if not one.left.is_empty and mapped_by:
             one.refused = next(filter(None, [page_out(holder) for holder in mapped_by]), "")
             with suppress(FileNotFoundError):
                 left = evict_pages(one.file)
-                if left.resident < one.left.resident:
+                if left.pages < one.left.pages:
                     one.evicted_by += ("process_madvise",)
                 one.left = left
     certificate = ColdCertificate(
@@ -209,7 +208,7 @@ def resident_pages(paths: Iterable[str | os.PathLike[str]]) -> int:
     total = 0
     for file in find_files(os.fspath(path) for path in paths):
         with suppress(FileNotFoundError):
-            total += count_pages(file).resident
+            total += count_pages(file).pages
     return total
 
 

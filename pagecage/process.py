@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -109,10 +109,24 @@ def run(
     status = done.returncode
     if check and status != 0:
         how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
-        last = done.stderr.strip().splitlines()[-1:] or ["it printed no reason"]
-        line = replay(argv)
-        raise PagecageError(f"`{line}` failed ({how}): {last[0]}", f"run it by hand: {line}", 3)
+        line, reason = replay(argv), last_line(done.stderr)
+        raise PagecageError(f"`{line}` failed ({how}): {reason}", f"run it by hand: {line}", 3)
     return Completed(tuple(map(str, argv)), status, done.stdout, done.stderr)
+
+
+def last_line(output: str, without: str = "it printed no reason") -> str:
+    """Return the last line of a program's output, which usually is its reason; else `without`."""
+    return (output.strip().splitlines() or [without])[-1]
+
+
+def wait_until(is_so: Callable[[], object], seconds: float, poll_seconds: float = 0.01) -> bool:
+    """Ask at intervals until it is so; return False if it is not so after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(poll_seconds)
+    return True
 
 
 def spawn(
@@ -171,10 +185,11 @@ class ProcessId:
 def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
     """Return /proc/PID/stat from the third field on; None if the process has ended."""
     try:
-        text = (proc / str(pid) / "stat").read_text()
+        line = (proc / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text[text.rindex(")") + 1 :].split()
+    # The name may have any bytes: a long one is cut within a character.
+    return line[line.rindex(b")") + 1 :].decode().split()
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:

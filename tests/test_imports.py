@@ -55,7 +55,8 @@ LINUX_ORDER = (
     "block_device processes",
     "cgroup child_processes page_cache",
     "cgroup_files systemd",
-    "cgroupfs trial_processes",
+    "cgroupfs",
+    "trial_processes",
 )
 ANALYSIS_ORDER = (
     "stats",

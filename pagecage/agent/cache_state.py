@@ -24,6 +24,7 @@ from pagecage.linux.page_cache import (
 from pagecage.model.json_codec import Json
 from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import SetupStep
+from pagecage.process import last_line
 from pagecage.process import run as run_process
 
 _LOAD_PASSES = 5
@@ -106,12 +107,11 @@ def run_setup_step(
     }
     evidence: Json = {"charged_to": charged_to, "step": kept}
     run.keep("cache", **evidence)
-    last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
     if done.status == CANNOT:
-        reason = f"{step.program} (step before): {last_line}"
+        reason = f"{step.program} (step before): {last_line(done.stderr)}"
         raise RequirementMissed.of(Requirement.WORKLOAD, reason)
     if done.status != 0:
-        reason = f"ended with status {done.status}: {last_line}"
+        reason = f"ended with status {done.status}: {last_line(done.stderr)}"
         raise NotPrepared(f"the step before ({step.program}) {reason}")
     if trial.cache == "resident":
         found = [measure_residency(path) for path in files]

@@ -34,6 +34,7 @@ from pagecage.model.cage import (
 )
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import Requirement, RequirementMissed
+from pagecage.process import wait_until
 from pagecage.units import kernel_page_bytes
 
 _START_SECONDS, _POLL_SECONDS = 60.0, 0.01
@@ -226,12 +227,9 @@ class CageLimits:
         self, context: LaunchContext, is_over: Callable[[], bool]
     ) -> Cgroup | None:
         """Return the driver's own cgroup; a workload without a gate may enter it a moment later."""
-        deadline = time.monotonic() + _START_SECONDS
-        while (cgroup := self._driver.own_cgroup(context)) is None:
-            if time.monotonic() >= deadline or is_over():
-                return None
-            time.sleep(_POLL_SECONDS)
-        return cgroup
+        own = partial(self._driver.own_cgroup, context)
+        wait_until(lambda: own() or is_over(), _START_SECONDS, _POLL_SECONDS)
+        return own()
 
     def require_unchanged(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
         for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):

@@ -203,9 +203,7 @@ def _cgroup(systemd: Systemd) -> Json:
 
 def _existing(directory: Path) -> Path:
     """Return the directory or its nearest existing parent, which is on the same disk."""
-    while not directory.exists():
-        directory = directory.parent
-    return directory
+    return next(path for path in (directory, *directory.parents) if path.exists())
 
 
 def _disk(data_dir: Path) -> Json:

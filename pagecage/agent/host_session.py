@@ -21,11 +21,11 @@ from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSetting
 from pagecage.agent.trial_storage import remove_storage, unmount_volume
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, detach_loop_disk, resolve_disk
-from pagecage.linux.cgroup import CgroupMaker
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interruption, ToolProcesses
 from pagecage.linux.processes import kill_marked
 from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupMaker
 from pagecage.model.json_codec import Json
 from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
@@ -36,17 +36,12 @@ class Tracers:
     """Both tracers. A machine state can be saved with them attached, which takes seconds."""
 
     children: ToolProcesses
-    faults: FaultTracer
-    blocks: BlockLatencyTracer
+    all: tuple[FaultTracer, BlockLatencyTracer]
 
     @classmethod
     def of(cls, spool: Path) -> Tracers:
         children = ToolProcesses(spool)
-        return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
-
-    @property
-    def all(self) -> tuple[FaultTracer, BlockLatencyTracer]:
-        return self.faults, self.blocks
+        return cls(children, (FaultTracer(spool, children), BlockLatencyTracer(spool, children)))
 
     def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
         return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]

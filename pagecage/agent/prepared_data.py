@@ -29,7 +29,7 @@ from pagecage.agent.file_trees import (
     with_digests,
 )
 from pagecage.agent.programs.command import command_places, fill, fill_all, program_path
-from pagecage.agent.programs.gated_process import StderrTail
+from pagecage.agent.programs.gated_process import OutputTail
 from pagecage.agent.programs.measured_part import describe_status
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import NotPrepared, TrialRun
@@ -297,7 +297,7 @@ class DataPreparation:
         self, argv: Sequence[str], target: Path
     ) -> tuple[int | None, bool, str | None]:
         """Run the program, end all that it started; return its status, leftovers, last line."""
-        mark, tail = f"{self._request.spool}:prepare", StderrTail()
+        mark, tail = f"{self._request.spool}:prepare", OutputTail()
         children, interruption = self._session.children, self._session.interruption
         process: Process[bytes] | None = None
         try:
@@ -355,7 +355,7 @@ def _find_programs(word: str) -> list[Path]:
     return found
 
 
-def _read(output: IO[bytes] | None, tail: StderrTail) -> None:
+def _read(output: IO[bytes] | None, tail: OutputTail) -> None:
     with suppress(OSError, ValueError):
         while output and (piece := os.read(output.fileno(), _READ_BYTES)):
             tail.add(piece)

@@ -14,11 +14,10 @@ from pagecage.agent.programs.command import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.linux.block_device import Disk
-from pagecage.linux.cgroup import CgroupMaker
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.processes import SupervisedProcesses
 from pagecage.linux.systemd import Systemd, unit_name
-from pagecage.linux.trial_processes import CgroupProcesses, TrialProcesses
+from pagecage.linux.trial_processes import CgroupMaker, CgroupProcesses, TrialProcesses
 from pagecage.model.trial import CGROUPFS, Trial
 from pagecage.process import replay
 

@@ -87,9 +87,13 @@ class FrameStream:
         self._lock = threading.Lock()
 
     def _write(self, header: Json, body: bytes = b"") -> None:
+        line = json.dumps(header, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            self._out.write(_frame(header, body))
-            self._out.flush()
+            self._out.write(line + body)
+            self._hand_over(header)
+
+    def _hand_over(self, _header: Json) -> None:
+        self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
         """Send a progress event, for display and for the sampling of the outer host."""
@@ -118,16 +122,10 @@ class FileStream(FrameStream):
     disturbs a measured part, and finished trials survive a crash of the host.
     """
 
-    def _write(self, header: Json, body: bytes = b"") -> None:
-        with self._lock:
-            self._out.write(_frame(header, body))
-            if header["frame"] != "trace" and header.get("event") not in _WITHIN_A_TRIAL:
-                self._out.flush()
-                os.fsync(self._out.fileno())
-
-
-def _frame(header: Json, body: bytes) -> bytes:
-    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
+    def _hand_over(self, header: Json) -> None:
+        if header["frame"] != "trace" and header.get("event") not in _WITHIN_A_TRIAL:
+            self._out.flush()
+            os.fsync(self._out.fileno())
 
 
 class AnswerQueue:

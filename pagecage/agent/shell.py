@@ -18,12 +18,12 @@ from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
 from pagecage.agent.protocol import ShellRequest
 from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.linux.block_device import Disk, resolve_disk
-from pagecage.linux.cgroup import Cgroup, CgroupMaker, ancestors
+from pagecage.linux.cgroup import Cgroup, ancestors
 from pagecage.linux.cgroup_files import read_limits
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interrupted, Interruption, ToolProcesses
 from pagecage.linux.systemd import unit_name
-from pagecage.linux.trial_processes import CgroupProcesses
+from pagecage.linux.trial_processes import CgroupMaker, CgroupProcesses
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import (
     MissedRequirement,

@@ -23,7 +23,7 @@ from pagecage.agent.volume_server import (
     send_command,
 )
 from pagecage.errors import HostError, PagecageError
-from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.block_device import MAKE_EXT4, Disk, resolve_disk
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import JsonView
@@ -53,11 +53,11 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
         node = _delay(node, latency_us // 1000)
     mount_point = spool / "storage"
     mount_point.mkdir(parents=True, exist_ok=True)
-    settings = "lazy_itable_init=0,nodiscard"
-    run(
-        ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", settings, node],
-        timeout_seconds=300,
-    )
+    run([*MAKE_EXT4, "-O", "^has_journal", node], timeout_seconds=300)
+    return _mounted(node, mount_point)
+
+
+def _mounted(node: Path, mount_point: Path) -> TrialStorage:
     run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
     return TrialStorage(resolve_disk(mount_point), mount_point)
 
@@ -189,12 +189,10 @@ def mount_volume(
 def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
     # The last start may have been killed before there was a file system, or in the middle of it.
     if is_new or run(["e2fsck", "-f", "-p", node], check=False).status >= _NOT_REPAIRED:
-        settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-        run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", settings, node])
+        run([*MAKE_EXT4, node])
     mount_point = folder / "mounted"
     mount_point.mkdir(exist_ok=True)
-    run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
-    return TrialStorage(resolve_disk(mount_point), mount_point)
+    return _mounted(node, mount_point)
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:

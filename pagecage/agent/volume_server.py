@@ -18,10 +18,19 @@ from pathlib import Path
 from statistics import quantiles
 
 from pagecage.errors import HostDied, HostError, PagecageError
-from pagecage.linux.block_device import parse_mountinfo
+from pagecage.linux.block_device import parse_mountinfo, read_mountinfo
 from pagecage.linux.procfs import read_text
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.process import Process, dying_with_parent, find_tool, replay, run, spawn
+from pagecage.process import (
+    Process,
+    dying_with_parent,
+    find_tool,
+    last_line,
+    replay,
+    run,
+    spawn,
+    wait_until,
+)
 
 PLUGIN = "libpcvolume.so"
 FUSE_PROGRAM = "pcvolume-fuse"
@@ -70,14 +79,15 @@ class VolumeServer:
         with log.open("wb") as output:
             process = spawn(dying_with_parent(argv), stdout=output, stderr=output, new_session=True)
         server = cls(process, sockets, log)
-        deadline = time.monotonic() + _START_SECONDS
-        while not all((sockets / name).exists() for name in awaited):
-            if process.poll() is not None or time.monotonic() > deadline:
-                server.end()
-                reason, name = server.last_line(), Path(argv[0]).name
-                reason = f"{name} did not start: {reason}"
-                raise HostError(reason, f"run it by hand: {replay(argv)}")
-            time.sleep(0.01)
+
+        def serves() -> bool:
+            return all((sockets / name).exists() for name in awaited)
+
+        wait_until(lambda: serves() or process.poll() is not None, _START_SECONDS)
+        if not serves():
+            server.end()
+            reason = f"{Path(argv[0]).name} did not start: {server.last_line()}"
+            raise HostError(reason, f"run it by hand: {replay(argv)}")
         return server
 
     @property
@@ -107,8 +117,7 @@ class VolumeServer:
             raise
 
     def last_line(self) -> str:
-        text = self._log.read_text(errors="replace") if self._log.exists() else ""
-        return (text.strip().splitlines() or ["it printed no reason"])[-1]
+        return last_line(self._log.read_text(errors="replace") if self._log.exists() else "")
 
     def end(self) -> None:
         """Kill and reap the server and remove its sockets. Safe at any time."""
@@ -158,15 +167,24 @@ def glibc_version() -> tuple[int, int] | None:
     return (int(major), int(minor)) if name == "glibc" else None
 
 
+def ask_socket(place: Path, question: JsonView, seconds: float) -> Json | None:
+    """Send a line of JSON to a unix socket; return the answer's, None if it closes.
+
+    Raises OSError and ValueError.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(seconds)
+        connection.connect(str(place))
+        connection.sendall(json.dumps(question).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            answer: Json | None = json.loads(lines.readline() or b"null")
+    return answer
+
+
 def send_command(control: Path, command: JsonView) -> Json:
     """Send one command; return the answer. Raises HostError if refused or not answered."""
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_ANSWER_SECONDS)
-            connection.connect(str(control))
-            connection.sendall(json.dumps(command).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                answer: Json = json.loads(lines.readline() or b"{}")
+        answer = ask_socket(control, command, _ANSWER_SECONDS) or {}
     except (OSError, ValueError) as error:
         raise HostError(f"the simulated volume does not answer: {error}") from None
     if "error" in answer:
@@ -255,17 +273,13 @@ def _is_detached(served: Path, loop: str) -> bool:
 
 def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
     """Wait up to 5 s for a state of a block device; raise the error if it does not come."""
-    deadline = time.monotonic() + _NODE_SECONDS
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise error
-        time.sleep(0.02)
+    if not wait_until(is_so, _NODE_SECONDS, 0.02):
+        raise error
 
 
 def is_mounted(path: Path) -> bool:
     """Return whether something is mounted here. The kernel's list tells it of dead servers too."""
-    text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    return any(mount.mount_point == str(path) for mount in parse_mountinfo(text))
+    return any(mount.mount_point == str(path) for mount in parse_mountinfo(read_mountinfo()))
 
 
 class NbdClient:

@@ -11,13 +11,15 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pagecage.ansible import Playbook, TaskEvent, run_to_end
 from pagecage.checkout import BUILD, TOP
 from pagecage.errors import HostError
+from pagecage.linux.processes import tree
+from pagecage.linux.procfs import name_of
 from pagecage.process import find_tool
 from pagecage.units import format_bytes
 
@@ -59,8 +61,8 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
         error = run_to_end(playbook, listener)["localhost"].error(playbook.log)
     except KeyboardInterrupt:
         # One that runs as another user, by sudo, continues.
-        for pid, name in _descendants(os.getpid()):
-            if name in _PACKAGE_MANAGERS:
+        for pid in tree(os.getpid()):
+            if name_of(pid) in _PACKAGE_MANAGERS:
                 with suppress(PermissionError, ProcessLookupError):
                     os.kill(pid, signal.SIGINT)
         with suppress(ChildProcessError):
@@ -69,11 +71,3 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
         raise
     if error is not None:
         raise HostError(error.message.removeprefix("localhost: "), error.hint)
-
-
-def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    with suppress(OSError):
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            with suppress(OSError):
-                yield int(child), Path(f"/proc/{child}/comm").read_text().strip()
-            yield from _descendants(int(child))

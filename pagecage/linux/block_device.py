@@ -138,7 +138,7 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
 
 
 def read_mountinfo() -> str:
-    return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    return read_text(PROC / "self/mountinfo") or ""
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
@@ -260,8 +260,12 @@ def on_disk_bytes(path: Path) -> int:
     return min(total, size)
 
 
+MAKE_EXT4 = (
+    *("mke2fs", "-q", "-F", "-t", "ext4", "-m", "0"),
+    *("-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"),
+)
+"""mke2fs(8) without work that a kernel thread would do later, in a measured part."""
 _MOUNT_POINT = "disk"
-_MAKE_FILESYSTEM = "mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 
 
 @dataclass(frozen=True)
@@ -301,7 +305,7 @@ class LoopDisk:
         try:
             with part.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self.size_bytes)
-            run([*_MAKE_FILESYSTEM.split(), part], timeout_seconds=300)
+            run([*MAKE_EXT4, part], timeout_seconds=300)
             part.replace(self.file)
         finally:
             part.unlink(missing_ok=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from pagecage.linux.block_device import Disk, parse_mountinfo
-from pagecage.linux.processes import ProcessInfo, is_exiting, is_running, name_of, tree
-from pagecage.linux.procfs import read_text
-from pagecage.model.cage import Cage
+from pagecage.linux.block_device import parse_mountinfo
+from pagecage.linux.processes import ProcessInfo, is_exiting, is_running, tree
+from pagecage.linux.procfs import name_of, read_text
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 """The mount point of the unified hierarchy where it has all controllers (cgroups(7))."""
@@ -73,46 +71,6 @@ class Cgroup:
 
     def __str__(self) -> str:
         return str(self.memory or self.unified or next(iter(self.directories), CGROUP_ROOT))
-
-
-class CgroupMaker(Protocol):
-    """A maker of the cgroups of trials; a unit is the name of a trial's slice (`unit_name`)."""
-
-    def cgroup(self, unit: str) -> Cgroup:
-        """Return the group of a unit, which may not exist (yet)."""
-
-    def make(
-        self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
-    ) -> Cgroup:
-        """Make the group with the cage's limits in force, or raise PagecageError.
-
-        `disk` is the data directory's, `disks` the cage's others by name.
-        """
-
-    def make_commands(
-        self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
-    ) -> list[list[str]]:
-        """Return the commands of `make`, for display in a plan. `disk` stands for the disk."""
-
-    def enter_command(
-        self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
-    ) -> list[str]:
-        """Return the command that enters the group, as a systemd scope, and execs the workload."""
-
-    def container_parent(self, unit: str) -> str:
-        """Return the group as --cgroup-parent of a container engine (docker-run(1))."""
-
-    def signal(self, unit: str, name: str) -> None:
-        """Send a signal, such as KILL, to every process in the group."""
-
-    def remove(self, unit: str) -> None:
-        """End everything in the group and remove it, if it exists. Raises HostError if it stays."""
-
-    def remove_commands(self, unit: str) -> list[list[str]]:
-        """Return the commands of `remove`, for display in a plan."""
-
-    def sweep(self) -> list[str]:
-        """Remove what a killed agent left; return the names of what was there."""
 
 
 # --- Places ---------------------------------------------------------------------------------------

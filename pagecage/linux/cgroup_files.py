@@ -86,6 +86,9 @@ COUNTERS = tuple(_V2)[:-2]
 """The counters that records keep of a cgroup, by the names of their files in version 2."""
 COUNTERS_AND_EVENTS = tuple(_V2)
 """The same, and two files of events that version 1 has no counterpart of."""
+_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max")
+_V2 |= {name: _file("unified", name, str.strip) for name in _LIMITS[:-1]}
+_V2["io.max"] = _file("unified", "io.max", parse_limits)
 
 
 def _memory_stat(text: str) -> dict[str, int]:
@@ -134,12 +137,49 @@ def _swapped(text: str) -> int | None:
     return parse_flat_keyed(text).get("total_swap")
 
 
+def _if_whole(parse: Callable[..., str]) -> Callable[[_Texts], str | None]:
+    """Return a parser of a limit in several files; it is unknown while one of them is empty."""
+    return lambda texts: parse(*texts) if all(texts) else None
+
+
+def _memory_limit(limit: str) -> str:
+    return "max" if int(limit) >= _UNLIMITED_BYTES else limit.strip()
+
+
+def _swap_limit(swappiness: str, *counted: str) -> str:
+    """Return the limit on swap. Without its accounting, only a machine without swap has one: 0."""
+    if swappiness.strip() == "0":
+        return "0"
+    if len(counted) == 1:
+        return "0" if len(counted[0].splitlines()) == 1 else "max"
+    both, memory = map(int, counted)
+    return "max" if both >= _UNLIMITED_BYTES else str(both - memory)
+
+
+def _cpu_limit(quota: str, period: str) -> str:
+    return f"{'max' if int(quota) < 0 else quota.strip()} {period.strip()}"
+
+
+def _v1_io_max(texts: _Texts) -> dict[str, dict[str, str]]:
+    table: dict[str, dict[str, str]] = {}
+    for key, text in zip(V1_IO_FILE, texts):  # noqa: B905 - of Python 3.10
+        for words in map(str.split, (text or "").splitlines()):
+            if len(words) > 1:
+                table.setdefault(words[0], {})[key] = words[1]
+    return table
+
+
 _FAILURES = tuple(
     ("memory", f"memory.{name}") for name in ("failcnt", "memsw.failcnt", "oom_control")
 )
 _IO = tuple(
     ("blkio", f"blkio.throttle.{name}_recursive") for name in ("io_service_bytes", "io_serviced")
 )
+_MEMORY = tuple(
+    ("memory", f"memory.{name}")
+    for name in ("swappiness", "memsw.limit_in_bytes", "limit_in_bytes")
+)
+_QUOTA = (("cpu", "cpu.cfs_quota_us"), ("cpu", "cpu.cfs_period_us"))
 # The unified hierarchy counts CPU time without a controller (cgroup-v2.rst, "CPU").
 _CPU = (("cpuacct", "cpuacct.usage"), ("cpu", "cpu.stat"), ("unified", "cpu.stat"))
 _V1: Mapping[str, tuple[str, _Source]] = {
@@ -150,6 +190,14 @@ _V1: Mapping[str, tuple[str, _Source]] = {
     "memory.swap.current": ("memory", _file("memory", "memory.stat", _swapped)),
     "io.stat": ("blkio", _Source(_IO, _v1_io_stat)),
     "cpu.stat": ("cpu", _Source(_CPU, _v1_cpu_stat)),
+    "memory.max": ("memory", _Source(_MEMORY[-1:], _if_whole(_memory_limit))),
+    "memory.high": ("memory", _Source((), lambda _: None)),
+    "memory.swap.max": ("memory", _Source(_MEMORY, _if_whole(_swap_limit))),
+    "cpu.max": ("cpu", _Source(_QUOTA, _if_whole(_cpu_limit))),
+    "io.max": (
+        "blkio",
+        _Source(tuple(("blkio", name) for name in V1_IO_FILE.values()), _v1_io_max),
+    ),
 }
 """The controller of each figure that version 1 has, and its source there."""
 
@@ -198,65 +246,13 @@ def read_counters(cgroup: Cgroup, *names: str) -> Json:
 # --- Limits ---------------------------------------------------------------------------------------
 
 
-def _swap_limit(texts: Sequence[str]) -> str:
-    """Return the limit on swap. Without its accounting, only a machine without swap has one: 0."""
-    swappiness, *counted = texts
-    if swappiness.strip() == "0":
-        return "0"
-    if len(counted) == 1:
-        return "0" if len(counted[0].splitlines()) == 1 else "max"
-    both, memory = map(int, counted)
-    return "max" if both >= _UNLIMITED_BYTES else str(both - memory)
-
-
-def _v1_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
-    if name == "io.max":
-        found = {}
-        for number, key in enumerate(V1_IO_FILE):
-            lines = map(str.split, texts[number].splitlines())
-            on_disk = {words[0]: words[1] for words in lines if len(words) > 1}
-            found[f"io.max.{key}"] = on_disk.get(maj_min, "max")
-        return found
-    if not all(texts):
-        return {}
-    if name == "memory.max":
-        return {name: "max" if int(texts[0]) >= _UNLIMITED_BYTES else texts[0].strip()}
-    if name == "memory.swap.max":
-        return {name: _swap_limit(texts)}
-    quota, period = (text.strip() for text in texts)
-    return {name: f"{'max' if int(quota) < 0 else quota} {period}"}
-
-
-def _v2_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
-    if name != "io.max":
-        return {name: texts[0].strip()}
-    on_disk = parse_limits(texts[0]).get(maj_min, {})
-    return {f"{name}.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
-
-
-_V1_LIMITS = {
-    "memory.max": ("memory", ("memory.limit_in_bytes",)),
-    "memory.high": ("memory", ()),
-    "memory.swap.max": (
-        "memory",
-        ("memory.swappiness", "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"),
-    ),
-    "cpu.max": ("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
-    "io.max": ("blkio", tuple(V1_IO_FILE.values())),
-}
-"""The controller of each limit in version 1, and its files there."""
-
-
 class LimitFiles(_OpenFiles):
     """The limit files of a cgroup."""
 
     def __init__(self, cgroup: Cgroup) -> None:
-        super().__init__({name: _limit_files(cgroup, name) for name in _V1_LIMITS})
-        self._parsers = {
-            name: _v1_limits if place in cgroup.by_controller else _v2_limits
-            for name, (place, _) in _V1_LIMITS.items()
-            if self._open[name] and None not in self._open[name]
-        }
+        super().__init__({name: _limit_files(cgroup, name) for name in _LIMITS})
+        is_there = {name: one and None not in one for name, one in self._open.items()}
+        self._sources = {name: _source(cgroup, name) for name in _LIMITS if is_there[name]}
         self._before: dict[str, list[str]] = {}
 
     def read(self, maj_min: str, *, only_changed: bool = False) -> dict[str, str]:
@@ -266,23 +262,27 @@ class LimitFiles(_OpenFiles):
         same text as in the last such call.
         """
         found: dict[str, str] = {}
-        for name, parse in self._parsers.items():
+        for name, source in self._sources.items():
             texts = [text or "" for text in self.texts(name)]
-            if not only_changed or self._before.get(name) != texts:
-                found |= parse(name, texts, maj_min)
+            if only_changed and self._before.get(name) == texts:
+                continue
             if only_changed:
                 self._before[name] = texts
+            value = source.parse(texts)
+            if name == "io.max":
+                on_disk = value.get(maj_min, {})
+                keys = IO_MAX_KEY.values()
+                found |= {f"io.max.{key}": on_disk.get(key, "max") for key in keys}
+            elif value is not None:
+                found[name] = value
         return found
 
 
 def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
-    controller, names = _V1_LIMITS[name]
-    place = getattr(cgroup, controller)
-    if place is None:
-        return [] if cgroup.unified is None else [cgroup.unified / name]
-    if name == "memory.swap.max" and not (place / names[1]).exists():
-        return [place / names[0], cgroups.PROC / "swaps"]
-    return [place / file for file in names]
+    paths = _source(cgroup, name).paths(cgroup)
+    if name == "memory.swap.max" and len(paths) > 1 and not paths[1].exists():
+        return [paths[0], cgroups.PROC / "swaps"]
+    return paths
 
 
 def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
@@ -308,18 +308,23 @@ def limit_file(cgroup: Cgroup, key: str) -> Path | None:
     return files[0] if files else None
 
 
+def io_limit_writes(
+    cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]
+) -> list[tuple[Path, str]]:
+    """Return files and texts that set I/O limits by the keys of io.max, "max" for none."""
+    if cgroup.blkio is not None:
+        values = {key: "0" if value == "max" else value for key, value in limits.items()}
+        return [(cgroup.blkio / V1_IO_FILE[k], f"{maj_min} {n}") for k, n in values.items()]
+    if cgroup.unified is None:
+        raise FileNotFoundError(2, "no hierarchy has this file", "io.max")
+    words = " ".join(f"{key}={value}" for key, value in limits.items())
+    return [(cgroup.unified / "io.max", f"{maj_min} {words}")]
+
+
 def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> None:
-    """Write I/O limits by the keys of io.max, "max" for none. Raises OSError if one is refused."""
-    if cgroup.blkio is None:
-        if cgroup.unified is None:
-            raise FileNotFoundError(2, "no hierarchy has this file", "io.max")
-        words = " ".join(f"{key}={value}" for key, value in limits.items())
-        (cgroup.unified / "io.max").write_text(f"{maj_min} {words}\n")
-        return
-    for key, value in limits.items():
-        (cgroup.blkio / V1_IO_FILE[key]).write_text(
-            f"{maj_min} {'0' if value == 'max' else value}\n"
-        )
+    """Write I/O limits by the keys of io.max. Raises OSError if one is refused."""
+    for file, text in io_limit_writes(cgroup, maj_min, limits):
+        file.write_text(f"{text}\n")
 
 
 # --- Imposed limits -----------------------------------------------------------------------------

@@ -30,7 +30,13 @@ from pagecage.linux.cgroup import (
     mount_points,
     own_cgroup,
 )
-from pagecage.linux.cgroup_files import V1_IO_FILE, limited_disks, read_limits, write_io_limits
+from pagecage.linux.cgroup_files import (
+    V1_IO_FILE,
+    io_limit_writes,
+    limited_disks,
+    read_limits,
+    write_io_limits,
+)
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back
 from pagecage.model.json_codec import Json, JsonView
@@ -89,13 +95,17 @@ class Cgroupfs:
         return find_place()
 
     def cgroup(self, unit: str) -> Cgroup:
+        """Return the group of a unit, which may not exist (yet)."""
         name = unit.removeprefix("pagecage-").removesuffix(".slice")
         return self.place.parent.child(f"{self._prefix}{name}")
 
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the unit's group with the cage's limits. Raises HostError with a refused file."""
+        """Make the group with the cage's limits in force. Raises HostError with a refused file.
+
+        `disk` is the data directory's, `disks` the cage's others by name.
+        """
         for obstacle in self.place.obstacles:
             if obstacle.controller != "cpu" or "CPUQuota" in cage.properties:
                 raise HostError(obstacle.reason, obstacle.hint)
@@ -124,6 +134,7 @@ class Cgroupfs:
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
     ) -> list[list[str]]:
+        """Return the commands of `make`, for display in a plan. `disk` stands for the disk."""
         cgroup = self.cgroup(unit)
         made = [["mkdir", *map(str, cgroup.directories)]]
         writes = _writes(cgroup, cage, disk, disks or {})
@@ -136,15 +147,18 @@ class Cgroupfs:
         name: str | None = None,  # noqa: ARG002
         oom_policy: str = "kill",  # noqa: ARG002
     ) -> list[str]:
+        """Return the command that enters the group and execs the workload."""
         directories = [str(path) for path in self.cgroup(unit).directories]
         return ["sh", "-c", _ENTER, "pagecage-enter", *directories, "--", *argv]
 
     def container_parent(self, unit: str) -> str:
+        """Return the group as --cgroup-parent of a container engine (docker-run(1))."""
         directory = self.cgroup(unit).unified or CGROUP_ROOT
         root = mount_points().get("unified", (CGROUP_ROOT, "/"))[0]
         return f"/{directory.relative_to(root)}"
 
     def signal(self, unit: str, name: str) -> None:
+        """Send a signal, such as KILL, to every process in the group."""
         _signal(self.cgroup(unit), name)
 
     def remove(self, unit: str) -> None:
@@ -264,11 +278,8 @@ def _io_writes(
         read = cgroup.blkio / V1_IO_FILE["rbps"]
         yield read, f"{number} {_NO_LIMIT}"
         yield read, f"{number} 0"
-        for key, value in limits.items():
-            yield cgroup.blkio / V1_IO_FILE[key], f"{number} {value}"
-    elif cgroup.unified is not None and limits:
-        words = " ".join(f"{key}={value}" for key, value in limits.items())
-        yield cgroup.unified / "io.max", f"{number} {words}"
+    if limits and (cgroup.blkio or cgroup.unified):
+        yield from io_limit_writes(cgroup, number, limits)
 
 
 def _v1_memory_writes(memory: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

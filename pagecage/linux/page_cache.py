@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import re
@@ -14,11 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import SYS, Disk, find_mount, stack_names
-from pagecage.linux.procfs import read_text
+from pagecage.linux.procfs import name_of, read_text
 from pagecage.model.json_codec import Json
 from pagecage.process import PROC
 from pagecage.units import MIB, kernel_page_bytes, page_ceil_bytes
@@ -35,29 +36,21 @@ _PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
-class PageCounts:
-    """Pages of a file in the page cache, and the system call that counted them.
+class Residency:
+    """Resident bytes of a file at one instant, in whole pages, and the call that counted them.
 
-    `dirty` and `writeback` are among the resident ones; None where mincore(2) counted.
+    Pages that are `dirty` or in `writeback` are among them; None where mincore(2) counted.
     """
 
-    resident: int
+    resident_bytes: int
+    file_bytes: int
     method: str
     dirty: int | None = None
     writeback: int | None = None
 
     @property
-    def is_empty(self) -> bool:
-        return self.resident == 0
-
-
-@dataclass(frozen=True)
-class Residency:
-    """Resident bytes of a file at one instant, in whole pages, and the method that counted them."""
-
-    resident_bytes: int
-    file_bytes: int
-    method: str
+    def pages(self) -> int:
+        return self.resident_bytes // kernel_page_bytes()
 
     @property
     def is_empty(self) -> bool:
@@ -74,19 +67,19 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
     Returns None before kernel 6.5. Raises PermissionError for a file that the user neither owns nor
     may write; mincore(2) reports it as all resident.
     """
-    found = _cachestat(descriptor, offset, length)
-    return None if found is None else found.resident
+    return next(iter(_cachestat(descriptor, offset, length)), None)
 
 
-def _cachestat(descriptor: int, offset: int = 0, length: int = 0) -> PageCounts | None:
+def _cachestat(descriptor: int, offset: int = 0, length: int = 0) -> list[int]:
+    """Return the pages that are resident, dirty, and in writeback; empty before kernel 6.5."""
     where = (ctypes.c_uint64 * 2)(offset, length)
     # cache, dirty, writeback, evicted, recently evicted (include/uapi/linux/mman.h)
     found = (ctypes.c_uint64 * 5)()
     if _LIBC.syscall(_SYS_CACHESTAT, descriptor, where, found, 0) == 0:
-        return PageCounts(found[0], "cachestat", found[1], found[2])
+        return found[:3]
     error = ctypes.get_errno()
-    if error == 38:  # ENOSYS: before kernel 6.5
-        return None
+    if error == errno.ENOSYS:
+        return []
     raise OSError(error, os.strerror(error), "cachestat")
 
 
@@ -137,10 +130,7 @@ def evict(path: Path) -> Residency:
         return _drop(file.fileno(), partial(measure_residency, path))
 
 
-_Counts = TypeVar("_Counts", Residency, PageCounts)
-
-
-def _drop(descriptor: int, count: Callable[[], _Counts]) -> _Counts:
+def _drop(descriptor: int, count: Callable[[], Residency]) -> Residency:
     """Drop pages; fsync only if dirty ones are left, which took 46 s for 20 000 files."""
     for attempt in range(_EVICT_TRIES):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -296,7 +286,7 @@ def _filesystem(file: Path) -> str:
     return kind
 
 
-def count_pages(file: EvictedFile) -> PageCounts:
+def count_pages(file: EvictedFile) -> Residency:
     """Count a file's pages.
 
     Raises FileNotFoundError if the file is gone, and PagecageError if the kernel hides the pages of
@@ -306,7 +296,7 @@ def count_pages(file: EvictedFile) -> PageCounts:
         return _count(file, descriptor)
 
 
-def evict_pages(file: EvictedFile) -> PageCounts:
+def evict_pages(file: EvictedFile) -> Residency:
     """Write back and drop a file's pages; return what is left. Raises as count_pages()."""
     with _opened(file) as descriptor:
         return _drop(descriptor, partial(_count, file, descriptor))
@@ -326,15 +316,17 @@ def _opened(file: EvictedFile) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _count(file: EvictedFile, descriptor: int) -> PageCounts:
+def _count(file: EvictedFile, descriptor: int) -> Residency:
     status = os.fstat(descriptor)
     is_visible = os.geteuid() in (0, status.st_uid) or os.access(file.path, os.W_OK)
     if not is_visible:  # mm/mincore.c: mincore(2) would report all pages as resident
         reason = "belongs to another user and is read-only, so the kernel hides its pages"
         raise PagecageError(f"{file.path} {reason}", "run as its owner or as root")
     # cachestat(2) sees no page on overlayfs: they are in the cache of the file below.
-    found = None if file.filesystem == "overlay" else _cachestat(descriptor)
-    return found or PageCounts(mincore_pages(descriptor, status.st_size), "mincore")
+    found = [] if file.filesystem == "overlay" else _cachestat(descriptor)
+    method, size_bytes = "cachestat" if found else "mincore", status.st_size
+    pages, *states = found or [mincore_pages(descriptor, size_bytes)]
+    return Residency(pages * kernel_page_bytes(), size_bytes, method, *states)
 
 
 _SYS_PROCESS_MADVISE = 440  # the same number on every architecture (kernel 5.10)
@@ -413,9 +405,9 @@ def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
             if identity is not None:
                 mine.setdefault(identity, []).append(mapping)
         for identity, mappings in mine.items():
-            name = (read_text(entry / "comm") or "?").strip()
             smaps = read_text(entry / "smaps") or ""
             locked = locked_bytes(smaps, {one.start for one in mappings})
+            name = name_of(entry.name, proc)
             holder = PageHolder(int(entry.name), name, tuple(mappings), locked)
             found[identity] = (*found.get(identity, ()), holder)
     return Holders(found, complete)

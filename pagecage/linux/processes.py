@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pagecage.linux.procfs import parse_pressure, read_text
+from pagecage.linux.procfs import name_of, parse_pressure, read_text
 from pagecage.model.json_codec import Json
-from pagecage.process import PROC, stat_fields
+from pagecage.process import PROC, stat_fields, wait_until
 
 MARKER = "PAGECAGE_TRIAL"
 """Environment variable of a trial's processes, by which leftovers are found."""
@@ -60,10 +60,6 @@ class TreeCounters:
             "cpu": {"usage_usec": round(1e6 * usage_seconds)},
             "faults": {"minor": self.minor_faults, "major": self.major_faults},
         }
-
-
-def name_of(pid: int) -> str:
-    return (read_text(PROC / str(pid) / "comm") or "?").strip()
 
 
 def is_running(pid: int, proc: Path = PROC) -> bool:
@@ -180,12 +176,10 @@ def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int
 
 
 def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
-    deadline = time.monotonic() + patience_seconds
-    while any(is_running(pid, proc) for pid in _marked(mark, proc)):
-        if time.monotonic() >= deadline:
-            return True
-        time.sleep(_POLL_SECONDS)
-    return False
+    def are_gone() -> bool:
+        return not any(is_running(pid, proc) for pid in _marked(mark, proc))
+
+    return not wait_until(are_gone, patience_seconds, _POLL_SECONDS)
 
 
 def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:

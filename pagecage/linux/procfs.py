@@ -20,13 +20,14 @@ Pressure = dict[str, dict[str, float]]
 def read_text(path: Path) -> str | None:
     """Return a kernel file's text; None if this kernel lacks it or refuses to read it (PSI).
 
+    Paths are decoded as Python decodes them, since they may have any bytes (os.fsdecode).
     A trial reads over a hundred; a file object for each would take half of that time.
     """
     descriptor = open_text(path)
     if descriptor is None:
         return None
     try:
-        return b"".join(iter(lambda: os.read(descriptor, _PIECE_BYTES), b"")).decode()
+        return os.fsdecode(b"".join(iter(lambda: os.read(descriptor, _PIECE_BYTES), b"")))
     except OSError:
         return None
     finally:
@@ -161,6 +162,12 @@ def meminfo_bytes(key: str, proc: Path = PROC) -> int | None:
     return None if kib is None else kib * 1024
 
 
+def name_of(pid: int | str, proc: Path = PROC) -> str:
+    """Return the name of a process; "?" if it has ended. A long one is cut within a character."""
+    text = read_text(proc / str(pid) / "comm") or "?"
+    return os.fsencode(text).decode(errors="replace").strip()
+
+
 def has_capability(number: int, proc: Path = PROC) -> bool:
     """Return whether this process has a capability by its number (capabilities(7))."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text(proc / "self/status") or "", re.M)
@@ -232,7 +239,7 @@ def listener(port: int, proc: Path = PROC) -> str:
         sockets |= {f"socket:[{line.split()[9]}]" for line in listening}
     for entry in proc.iterdir():
         if entry.name.isdigit() and not sockets.isdisjoint(_open_files(entry)):
-            return f"{(read_text(entry / 'comm') or '?').strip()} (process {entry.name})"
+            return f"{name_of(entry.name, proc)} (process {entry.name})"
     return "another process"
 
 

@@ -63,6 +63,10 @@ class Systemd:
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
+        """Make the slice with the cage's limits in force. Raises PagecageError.
+
+        `disk` is the data directory's, `disks` the cage's others by name.
+        """
         nodes = {name: other.node for name, other in (disks or {}).items()}
         if self.is_reached():
             properties = to_properties(property_arguments(cage, disk.node, nodes))
@@ -77,6 +81,7 @@ class Systemd:
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
     ) -> list[list[str]]:
+        """Return the commands of `make`, for display in a plan. `disk` stands for the disk."""
         properties = property_arguments(cage, disk, disks)
         return [
             self.systemctl("set-property", "--runtime", unit, *properties),
@@ -141,6 +146,7 @@ class Systemd:
         return sorted({*cgroups, *(path.name.removesuffix(".d") for path in found)})
 
     def sweep(self) -> list[str]:
+        """Remove what a killed agent left; return the names of what was there."""
         units = self.left_over()
         for unit in units:
             self.remove(unit)

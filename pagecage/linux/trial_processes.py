@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from pagecage.linux.cgroup import Cgroup, CgroupMaker, members, outside
+from pagecage.linux.cgroup import Cgroup, members, outside
 from pagecage.linux.cgroup_files import read_counters
-from pagecage.linux.processes import ProcessInfo
+from pagecage.linux.cgroupfs import Cgroupfs
+from pagecage.linux.processes import ProcessInfo, SupervisedProcesses
+from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import Json
 
-
-class TrialProcesses(Protocol):
-    """The processes of one trial: what they use, which they are, and how they are ended."""
-
-    @property
-    def cgroup(self) -> Cgroup | None:
-        """The cgroup that contains them all; None if the host has none for them."""
-
-    def launched(self, pid: int) -> None:
-        """Note the process that the driver's command has become."""
-
-    def counters(self) -> Json:
-        """Return the counters that records keep: `cgroup`, or `processes` if that is None."""
-
-    def read_bytes(self, maj_min: str) -> int | None:
-        """Return the bytes that they have read from a disk; None if unknown."""
-
-    def members(self) -> list[ProcessInfo]:
-        """Return the live processes."""
-
-    def outside(self, pid: int) -> list[ProcessInfo]:
-        """Return the process and descendants of it that have left."""
-
-    def signal(self, name: str) -> None:
-        """Send a signal, such as KILL, to every process."""
-
-    def oom_kills(self) -> int | None:
-        """Return the OOM kills among them; None if unknown."""
+CgroupMaker = Systemd | Cgroupfs
+"""A maker of the cgroups of trials; a unit is the name of a trial's slice (`unit_name`)."""
 
 
 @dataclass(frozen=True)
 class CgroupProcesses:
-    """The processes in a trial's cgroup."""
+    """The processes in a trial's cgroup: what they use, which they are, how they are ended."""
 
     maker: CgroupMaker
     unit: str
@@ -52,6 +27,7 @@ class CgroupProcesses:
         """Do nothing: the cgroup contains the process."""
 
     def counters(self) -> Json:
+        """Return the counters that records keep: `cgroup`, or `processes` if that is None."""
         return {"cgroup": read_counters(self.cgroup)}
 
     def read_bytes(self, maj_min: str) -> int | None:
@@ -63,12 +39,18 @@ class CgroupProcesses:
         return members(self.cgroup)
 
     def outside(self, pid: int) -> list[ProcessInfo]:
+        """Return the process and descendants of it that have left."""
         return outside(pid, self.cgroup)
 
     def signal(self, name: str) -> None:
+        """Send a signal, such as KILL, to every process."""
         self.maker.signal(self.unit, name)
 
     def oom_kills(self) -> int | None:
         """Return None without memory.events; an exit status of 137 may be any SIGKILL."""
         events = read_counters(self.cgroup, "memory.events")["memory.events"]
         return None if events is None else events.get("oom_kill", 0)
+
+
+TrialProcesses = CgroupProcesses | SupervisedProcesses
+"""The processes of one trial, whose `cgroup` is None if the host has none for them."""

@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.model.cache_proof import reclaim_is_unknown, requested_bytes, tolerance_bytes
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY
 from pagecage.model.record import Record
+from pagecage.model.record_sections import MeasuredInterval
 from pagecage.units import KIB, MIB, format_bytes
 from pagecage.verdicts.counters import (
     Rows,
@@ -45,11 +46,10 @@ _LEAST_CPU_SHARE = 0.0005
 Samples = list[tuple[float, float]]
 
 
-def _figure_contradictions(record: Record) -> Iterator[str]:
+def _figure_contradictions(record: Record, within: MeasuredInterval) -> Iterator[str]:
     """Compare figures with the counters and the workload's own report; one of them must agree."""
-    assert record.measured is not None
     end = record.workload.end or {}
-    times = [t for t in (end.get("seconds"), record.measured.seconds) if isinstance(t, int | float)]
+    times = [t for t in (end.get("seconds"), within.seconds) if isinstance(t, int | float)]
     covered, moved = end.get("covered_fraction"), end.get("bytes")
     read, reads = io_difference(record, "rbytes"), io_difference(record, "rios")
     written = io_difference(record, "wbytes") if has_cgroup(record) else None
@@ -81,9 +81,8 @@ def _ratio(above: Any, below: Any) -> float | None:
     return above / below if is_known else None
 
 
-def _outcome_contradictions(record: Record) -> Iterator[str]:
+def _outcome_contradictions(record: Record, within: MeasuredInterval) -> Iterator[str]:
     """Check that a success is no failure, and that a server worked for its load's figures."""
-    assert record.measured is not None
     if record.outcome == "ok":
         if record.workload.checksum_ok is False:
             yield "the outcome is ok, and the checksum was wrong"
@@ -97,7 +96,7 @@ def _outcome_contradictions(record: Record) -> Iterator[str]:
         return
     has_read = io_difference(record, "rios") or io_difference(record, "wios")
     throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec")
-    if used < _LEAST_CPU_SHARE * record.measured.seconds and not has_read and not throttled:
+    if used < _LEAST_CPU_SHARE * within.seconds and not has_read and not throttled:
         yield f"the load reports figures, and the server used only {1000 * used:.1f} ms of CPU time"
 
 
@@ -120,11 +119,9 @@ _OWN_RUNTIME = "fio"
 """fio's runtime leaves out the start and the end of its processes."""
 
 
-def _clock_contradictions(record: Record, series: Rows) -> Iterator[str]:
-    within = record.measured
-    assert within is not None
-    yield from _workloads_clock(record)
-    yield from _outer_clock(record)
+def _clock_contradictions(record: Record, within: MeasuredInterval, series: Rows) -> Iterator[str]:
+    yield from _workloads_clock(record, within.seconds)
+    yield from _outer_clock(record, within.seconds)
     begin = within.start_wall_seconds - within.start_monotonic_seconds
     offsets = [begin, *(row["wall"] - row["t"] for row in series if "wall" in row)]
     moved = max(offsets) - min(offsets)
@@ -145,9 +142,8 @@ def _scaled_bound(seconds: float, least_seconds: float, share: float = SHARE) ->
     return min(LONGEST_SECONDS, max(least_seconds, share * seconds))
 
 
-def _workloads_clock(record: Record) -> Iterator[str]:
-    assert record.measured is not None
-    own, seconds = (record.workload.end or {}).get("seconds"), record.measured.seconds
+def _workloads_clock(record: Record, seconds: float) -> Iterator[str]:
+    own = (record.workload.end or {}).get("seconds")
     if not isinstance(own, int | float):
         return
     most = _scaled_bound(seconds, UNCOUNTED_SECONDS)
@@ -160,13 +156,11 @@ def _workloads_clock(record: Record) -> Iterator[str]:
         yield f"the workload reports {own:.3f} s, and the measured part took {seconds:.3f} s"
 
 
-def _outer_clock(record: Record) -> Iterator[str]:
-    assert record.measured is not None
+def _outer_clock(record: Record, seconds: float) -> Iterator[str]:
     outer = record.outer_host
     passed = growth(outer.before, outer.after, "unix_seconds") if outer else None
     if passed is None:
         return
-    seconds = record.measured.seconds
     most = _scaled_bound(passed, OUTER_SECONDS) + DRIFT_SHARE * passed
     if abs(passed - seconds) > most:
         yield (
@@ -373,21 +367,21 @@ pause. The longest of 827 series was 0.56 s, in 23 s; in less than 1 s it was 0.
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written")
 
 
-def _sample_contradictions(record: Record, series: Rows) -> Iterator[str]:
-    if not series or record.measured is None:
+def _sample_contradictions(record: Record, within: MeasuredInterval, series: Rows) -> Iterator[str]:
+    if not series:
         return
     times = [row["t"] for row in series]
     if any(later <= earlier for earlier, later in pairwise(times)):
         yield "the samples are not in the order of time"
         return
-    missing = record.measured.end_monotonic_seconds - times[-1]
-    late = times[0] - record.measured.start_monotonic_seconds
-    most = _scaled_bound(record.measured.seconds, LEAST_GAP_SECONDS)
+    missing = within.end_monotonic_seconds - times[-1]
+    late = times[0] - within.start_monotonic_seconds
+    most = _scaled_bound(within.seconds, LEAST_GAP_SECONDS)
     if missing > most or (missing > 0 and record.collectors.get("sampler")):
         yield f"the samples end {missing:.3f} s before the measured part"
     elif late > most:
         yield f"the samples begin {late:.3f} s after the measured part"
-    excluded = (_outside(record, *counted) for counted in _counted(record, series))
+    excluded = (_outside(within, *counted) for counted in _counted(record, series))
     yield from islice(filter(None, excluded), 1)
 
 
@@ -416,9 +410,10 @@ def _counted(record: Record, series: Rows) -> Iterator[tuple[str, float, float, 
             yield f"{key} of the disk", low, high, values
 
 
-def _outside(record: Record, name: str, low: float, high: float, values: Samples) -> str | None:
-    assert record.measured is not None
-    begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
+def _outside(
+    within: MeasuredInterval, name: str, low: float, high: float, values: Samples
+) -> str | None:
+    begin, end = within.start_monotonic_seconds, within.end_monotonic_seconds
     previous = float("-inf")
     for place, (t, value) in enumerate(values, 1):
         least = high if t >= end and place == len(values) else low if t >= begin else 0
@@ -434,17 +429,17 @@ def _outside(record: Record, name: str, low: float, high: float, values: Samples
 
 def judge_consistency(record: Record, series: Rows, damage: Sequence[str] = ()) -> Verdict:
     """Return `consistent`, `contradictory` or `unknown`; `damage` is that of check_traces()."""
-    if not record.measured:
+    if not (within := record.measured):
         return Verdict("unknown", "The measured part did not end, so there is nothing to compare.")
     found = [
         *damage,
         *_counter_contradictions(record),
         *_beyond_disk(record),
-        *_clock_contradictions(record, series),
-        *_sample_contradictions(record, series),
+        *_clock_contradictions(record, within, series),
+        *_sample_contradictions(record, within, series),
         *_read_contradictions(record),
-        *_figure_contradictions(record),
-        *_outcome_contradictions(record),
+        *_figure_contradictions(record, within),
+        *_outcome_contradictions(record, within),
     ]
     for device in (record.device, *(other.device for other in record.disks.values())):
         before, after = device.queue_settings or {}, device.queue_settings_after or {}

@@ -49,6 +49,10 @@ BUSY = ("user", "nice", "system", "irq", "softirq")
 Finding = tuple[bool | None, str]
 
 
+def _lost_time(lost: float, most: float, sentence: str) -> Finding:
+    return lost <= max(most, LEAST_LOST_SECONDS), sentence
+
+
 def _stolen_time(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time that a hypervisor gave to others (`steal`, proc_stat(5))."""
     stolen = host_cpu_seconds(record, "steal")
@@ -58,11 +62,9 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
         if not counter(record, "after", "host", "stat", "steal"):
             return True, "the hypervisor has taken no CPU time since the machine started"
         return _around(record, seconds, "stolen time")
-    is_noise = stolen > STEAL_SHARE * seconds and stolen > LEAST_LOST_SECONDS
-    return (
-        not is_noise,
-        f"the hypervisor took CPU time worth {100 * stolen / seconds:.1f} % of the measured time",
-    )
+    share = f"{100 * stolen / seconds:.1f} %"
+    sentence = f"the hypervisor took CPU time worth {share} of the measured time"
+    return _lost_time(stolen, STEAL_SHARE * seconds, sentence)
 
 
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
@@ -105,10 +107,9 @@ def _other_processes(record: Record, seconds: float) -> Finding | None:
         return _machine_waits(record, seconds) or _around(
             record, seconds, "the CPU time of other processes"
         )
-    is_noise = others > OTHER_CPUS * seconds and others > LEAST_LOST_SECONDS
     agent = (difference(record, "agent", "cpu_usec") or 0.0) / 1e6
     of_agent = f", pagecage {agent / seconds:.2f}" if agent else ""
-    return not is_noise, _busy_sentence(others, seconds) + of_agent
+    return _lost_time(others, OTHER_CPUS * seconds, _busy_sentence(others, seconds) + of_agent)
 
 
 def _machine_waits(record: Record, seconds: float) -> Finding | None:
@@ -172,10 +173,9 @@ def _foreign_cpu_limit(record: Record) -> Finding | None:
     throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec")
     if not throttled or "CPUQuota" in (record.cage.requested or {}):
         return None
-    sentence = (
-        f"a CPU limit that the cage does not request held the trial for {throttled / 1e6:.2f} s"
-    )
-    return throttled / 1e6 <= LEAST_LOST_SECONDS, sentence
+    lost = throttled / 1e6
+    sentence = f"a CPU limit that the cage does not request held the trial for {lost:.2f} s"
+    return _lost_time(lost, 0.0, sentence)
 
 
 SLOWER = 3.0
@@ -268,8 +268,8 @@ def _outer_machine(record: Record, seconds: float) -> Iterator[Finding]:
         # The guest's ticks are part of `user` (proc_stat(5)).
         ran = sum(growth(before, after, "cpu_seconds", key) or 0.0 for key in (*BUSY, "steal"))
         used = max(0.0, ran - guest)
-        is_noise = used > OUTER_CPUS * passed and used > LEAST_LOST_SECONDS
-        yield not is_noise, f"on the outer host, {_busy_sentence(used, passed)}"
+        sentence = f"on the outer host, {_busy_sentence(used, passed)}"
+        yield _lost_time(used, OUTER_CPUS * passed, sentence)
     if passed:
         yield from _outer_memory(before, after, passed)
         yield from _outer_disk(record, before, after, seconds)
@@ -310,12 +310,11 @@ def _outer_disk(record: Record, before: Row, after: Row, seconds: float) -> Iter
     sectors = sum(filter(None, moved))
     foreign = max(0.0, sectors - own)
     lost = min(busy_ms * foreign / sectors if sectors else 0.0, own_busy_ms) / 1000
-    is_noise = lost > OUTER_DISK_SHARE * seconds and lost > LEAST_LOST_SECONDS
-    yield (
-        not is_noise,
+    sentence = (
         f"the outer host's disk moved {format_bytes(foreign * SECTOR_BYTES)} for others, while the"
-        f" guest waited for it {100 * lost / seconds:.1f} % of the time",
+        f" guest waited for it {100 * lost / seconds:.1f} % of the time"
     )
+    yield _lost_time(lost, OUTER_DISK_SHARE * seconds, sentence)
 
 
 FOREIGN_IO_SHARE = 0.02

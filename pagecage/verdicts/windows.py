@@ -173,6 +173,7 @@ LARGE_PORTION = 1.25
 """A portion of I/O is large if it is more than this multiple of what its cap allows between two
 samples. An even flow at the cap is one."""
 SHORTEST_REMAINDER_SECONDS = 0.01
+_WAITS = ("io", "memory", "cpu")
 
 
 def windows_of(record: Record, series: Rows) -> list[Window]:
@@ -303,11 +304,9 @@ def _from_rows(record: Record, first: Row, last: Row) -> Window:
             key: float(last["io"].get(key, 0) - first["io"].get(key, 0))
             for key in IO_STAT_KEY.values()
         },
-        waited_io=_scaled(read("pressure", "io", "some"), 1e-6),
-        waited_memory=_scaled(read("pressure", "memory", "some"), 1e-6),
-        waited_cpu=_scaled(read("pressure", "cpu", "some"), 1e-6),
         cpu=_scaled(read("cpu", "usage_usec"), 1e-6),
         page_bytes=record.page_bytes,
+        **{f"waited_{one}": _scaled(read("pressure", one, "some"), 1e-6) for one in _WAITS},
     )
 
 
@@ -330,11 +329,9 @@ def _whole(record: Record) -> Window | None:
         seconds=seconds,
         caps=measured_caps(record),
         moved={key: io_difference(record, key) or 0.0 for key in IO_STAT_KEY.values()},
-        waited_io=stalled_seconds(record, "io"),
-        waited_memory=stalled_seconds(record, "memory"),
-        waited_cpu=stalled_seconds(record, "cpu"),
         cpu=cpu_seconds(record),
         page_bytes=record.page_bytes,
+        **{f"waited_{one}": stalled_seconds(record, one) for one in _WAITS},
     )
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
-from pagecage.linux.child_processes import ToolProcesses
 from pagecage.model.json_codec import Json, JsonView
 
 # 16 buckets per power of two, so that a quantile is exact to 1/16: VALUE is shifted until it has
@@ -143,10 +142,7 @@ def quantile(counts: Mapping[float, int], share: float) -> float | None:
 class BlockLatencyTracer(BpftraceProcess):
     """A tracer of the block layer's writes."""
 
-    name = "blocklat"
-
-    def __init__(self, directory: Path, children: ToolProcesses) -> None:
-        super().__init__(directory / "blocklat.bt", children)
+    name, script = "blocklat", "blocklat.bt"
 
     def programs(self) -> Iterator[TracerProgram]:
         return programs(PARTS, Kernel())

@@ -19,7 +19,6 @@ from pathlib import Path
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
-from pagecage.linux.child_processes import ToolProcesses
 from pagecage.model.json_codec import Json
 
 # Each pointer is cast separately, because the chain vmf->vma->vm_file->f_inode does not compile.
@@ -167,10 +166,7 @@ def _row(columns: Sequence[str], words: Sequence[int]) -> Json:
 class FaultTracer(BpftraceProcess):
     """A tracer of page faults and read-ahead."""
 
-    name = "bpftrace"
-
-    def __init__(self, directory: Path, children: ToolProcesses) -> None:
-        super().__init__(directory / "faults.bt", children)
+    name, script = "bpftrace", "faults.bt"
 
     def programs(self) -> Iterator[TracerProgram]:
         return programs(parts(), Kernel())

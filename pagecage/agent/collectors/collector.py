@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +14,9 @@ from pathlib import Path
 
 from pagecage.linux.block_device import Disk
 from pagecage.linux.child_processes import ToolProcesses
-from pagecage.linux.procfs import read_text
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.process import Process
+from pagecage.process import Process, wait_until
 
 Figures = Mapping[str, "float | None"]
 """Responses of the measured part by name."""
@@ -136,11 +134,12 @@ class ToolCollector(Collector):
         self._obstacle: str | None = None
 
     def wait_until_recording(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while self._process and self._process.poll() is None and time.monotonic() < deadline:
-            if self._file.exists() and self._file.stat().st_size:
-                return
-            time.sleep(0.01)
+        def records_or_ended() -> bool:
+            if self._process is None or self._process.poll() is not None:
+                return True
+            return self._file.exists() and self._file.stat().st_size > 0
+
+        wait_until(records_or_ended, _START_SECONDS)
 
     def stop(self) -> CollectorResult:
         if self._process is None:
@@ -154,8 +153,3 @@ class ToolCollector(Collector):
 
     @abstractmethod
     def _completed(self) -> CollectorResult: ...
-
-
-def last_line(log: Path) -> str:
-    lines = (read_text(log) or "").strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"

@@ -19,10 +19,9 @@ from pagecage.agent.collectors.collector import (
     CollectorResult,
     Figures,
     ToolCollector,
-    last_line,
 )
 from pagecage.linux.procfs import has_capability, read_text
-from pagecage.process import STDOUT, find_tool, run
+from pagecage.process import STDOUT, find_tool, last_line, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
 # The load events of an Intel CPU, of the fast cores of a hybrid one, and of an AMD CPU.
@@ -125,7 +124,8 @@ class PerfMem(ToolCollector):
                 self._process = self._children.start(argv, stdout=log, stderr=STDOUT)
 
     def _dead(self, reason: str) -> CollectorResult:
-        return CollectorResult("failed", f"{reason}: {last_line(self._file.with_suffix('.log'))}")
+        log = read_text(self._file.with_suffix(".log")) or ""
+        return CollectorResult("failed", f"{reason}: {last_line(log, 'it printed nothing')}")
 
     def _completed(self) -> CollectorResult:
         self._is_complete = True
@@ -141,8 +141,8 @@ class PerfMem(ToolCollector):
         self._file.unlink(missing_ok=True)
         rows = parse_report(done.stdout)
         if not done.ok or not rows:
-            reason = (done.stderr.strip().splitlines() or ["no load was sampled"])[-1]
-            return CollectorResult("failed", f"perf has no report: {reason}"), responses_of([])
+            reason = f"perf has no report: {last_line(done.stderr, 'no load was sampled')}"
+            return CollectorResult("failed", reason), responses_of([])
         report = self._file.with_suffix(".txt")
         report.write_text(done.stdout)
         lost = parse_lost_samples(done.stdout)

@@ -6,7 +6,7 @@ import time
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ToolCollector
 from pagecage.agent.collectors.iostat import ENVIRONMENT
-from pagecage.process import find_tool, run
+from pagecage.process import find_tool, last_line, run
 
 
 class Sar(ToolCollector):
@@ -34,7 +34,5 @@ class Sar(ToolCollector):
                 json.write_text(done.stdout)
                 return CollectorResult("ok", files=(self._file, json))
             time.sleep(0.1)
-        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        return CollectorResult(
-            "partial", f"sadf cannot read sar.bin: {reason[0]}", files=(self._file,)
-        )
+        reason = f"sadf cannot read sar.bin: {last_line(done.stderr, 'no reason given')}"
+        return CollectorResult("partial", reason, files=(self._file,))

@@ -181,9 +181,10 @@ class BpftraceProcess(ABC):
     """
 
     name: str
+    script: str
 
-    def __init__(self, script: Path, children: ToolProcesses) -> None:
-        self._script, self._children = script, children
+    def __init__(self, directory: Path, children: ToolProcesses) -> None:
+        self._script, self._children = directory / self.script, children
         self.program = TracerProgram("", (), ())
         self._candidates: Iterator[TracerProgram] = iter(())
         self._process: Process[bytes] | None = None

@@ -11,7 +11,7 @@ import time
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
-from pagecage.process import find_tool, run
+from pagecage.process import find_tool, run, wait_until
 
 _BAR = re.compile(r"^\[(?P<bar>[ oO]{60})\] (?P<resident>\d+)/(?P<total>\d+)$", re.MULTILINE)
 _SHORTEST_PERIOD_SECONDS = 0.2
@@ -55,11 +55,7 @@ class Vmtouch(ThreadCollector):
 
     def wait_until_recording(self) -> None:
         """Wait up to 5 s for the first bar, which shows the cache before the workload uses it."""
-        deadline = time.monotonic() + 5.0
-        while self._thread.is_alive() and not self._rows and time.monotonic() < deadline:
-            if self._error:
-                return
-            time.sleep(0.01)
+        wait_until(lambda: self._rows or self._error or not self._thread.is_alive(), 5.0)
 
     def stop(self) -> CollectorResult:
         if not self._thread.ident:

@@ -86,8 +86,7 @@ def options(container: Container) -> list[str]:
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [
-        *("--interactive", "--rm", "--pull=never"),
-        *(f"--name={container.name}", f"--label={LABEL}", f"--cgroup-parent={container.slice}"),
+        *_kept_apart(container.name, container.slice),
         *("--network=host", "--pid=host", "--log-driver=none", "--cap-add=ALL"),
         *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
         "--ulimit=memlock=-1",
@@ -97,9 +96,17 @@ def options(container: Container) -> list[str]:
     ]
 
 
+def _kept_apart(name: str, parent: str) -> list[str]:
+    own = [f"--name={name}", f"--label={LABEL}", f"--cgroup-parent={parent}"]
+    return ["--interactive", "--rm", "--pull=never", *own]
+
+
+def _run(program: str) -> list[str]:
+    return [program, "run", *([] if program == "docker" else ["--cgroups=no-conmon"])]
+
+
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
-    log = () if program == "docker" else ("--cgroups=no-conmon",)
-    return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
+    return [*_run(program), *options(container), *limits, IMAGE, *container.argv]
 
 
 _ENGINE_LIMITS = {
@@ -368,12 +375,10 @@ def run_image_command(
     program: str, image: ImageSpec, context: LaunchContext, argv: Sequence[str]
 ) -> list[str]:
     """Return the command that runs the image with its standard streams passed through."""
-    monitor = [] if program == "docker" else ["--cgroups=no-conmon"]
     gate = BindMount(str(context.programs_dir / GATE), _GATE_TARGET, is_read_only=True)
+    parent = context.maker.container_parent(context.unit)
     return [
-        *(program, "run", *monitor, "--interactive", "--rm", "--pull=never"),
-        *(f"--name={context.name}", f"--label={LABEL}"),
-        f"--cgroup-parent={context.maker.container_parent(context.unit)}",
+        *(*_run(program), *_kept_apart(context.name, parent)),
         *("--network=host", "--log-driver=none", f"--entrypoint={_GATE_TARGET}"),
         *(f"--mount={mount_option(mount)}" for mount in (gate, *image.mounts)),
         *(f"--env-file={path}" for path in image.env_files),

@@ -13,9 +13,9 @@ from pathlib import Path
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
-from pagecage.linux.cgroup import Cgroup, CgroupMaker
+from pagecage.linux.cgroup import Cgroup
 from pagecage.linux.systemd import scope_name
-from pagecage.linux.trial_processes import TrialProcesses
+from pagecage.linux.trial_processes import CgroupMaker, TrialProcesses
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.trial import ImageSpec

@@ -17,7 +17,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import delegation_command
-from pagecage.process import Completed, find_tool, run
+from pagecage.process import Completed, find_tool, last_line, run
 
 IMAGE = "localhost/pagecage-root:1"
 LABEL = "pagecage=trial"
@@ -108,7 +108,7 @@ class ContainerEngine:
             info = json.loads(done.stdout) if done.ok else {}
             return (docker_facts if is_docker else podman_facts)(info)
         except (ValueError, LookupError, TypeError):
-            reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
+            reason = last_line(done.stderr, "it printed no JSON")
             reason = f"{self.program} does not answer: {reason}"
             raise HostError(reason, f"{self.program} info") from None
 

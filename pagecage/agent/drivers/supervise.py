@@ -32,8 +32,8 @@ def parents() -> dict[int, int]:
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{name}/stat") as file:
-                found[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+            with open(f"/proc/{name}/stat", "rb") as file:  # a name may have any bytes
+                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
         except OSError:  # it has ended
             continue
     return found

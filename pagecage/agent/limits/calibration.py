@@ -14,10 +14,10 @@ from typing import NamedTuple
 from pagecage.agent.drivers.driver import ExternalLimits, io_properties
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk
-from pagecage.linux.cgroup import CgroupMaker
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.child_processes import Interruption
 from pagecage.linux.systemd import unit_name
+from pagecage.linux.trial_processes import CgroupMaker
 from pagecage.model.cage import (
     HORIZON_SECONDS,
     IO_MAX_KEY,
@@ -34,7 +34,7 @@ from pagecage.model.cage import (
 )
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.volume_model import volume_model
-from pagecage.process import Completed, find_tool, run
+from pagecage.process import Completed, find_tool, last_line, run
 from pagecage.units import KIB, MIB, kernel_page_bytes, page_floor_bytes
 
 Used = Mapping[str, float]
@@ -311,8 +311,8 @@ def _drive_disk(
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
         seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
     except (ValueError, LookupError):
-        reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-        return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
+        reason = f"fio failed: {last_line(done.stderr, 'it printed no JSON')}"
+        return Calibration(method, None, cap, None, None, reason)
     if counted is None or seconds <= 0:
         return Calibration(method, seconds, cap, None, None, by.silence)
     around, observed = _IOS_AROUND if "IOPS" in name else by.bytes_around, counted / seconds

@@ -18,9 +18,9 @@ from pagecage.agent.programs.measured_part import (
     MeasuredPart,
     ProgramObservation,
     confirmed,
-    describe_escaped,
     describe_status,
     exit_to_json,
+    failure_in_cage,
     name_process,
     remaining_members,
 )
@@ -110,13 +110,16 @@ class CommandProgram:
     """A user's own program. It waits at a gate, so that making its cage takes none of its time."""
 
     inherits_environment = True
+    """True if the workload gets all variables of the agent's environment."""
     is_gated = True
+    """True if a shell in the cage waits for `go` and then becomes the program."""
 
     def __init__(self, run: TrialRun) -> None:
         self.run, self.trial = run, run.trial
         self.spec = run.trial.workload.command or CommandSpec()
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+        """Check that the program can run here and find its files. Raises RequirementMissed."""
         spec = self.spec
         if spec.image is not None:
             self._require_free_ports()
@@ -128,9 +131,7 @@ class CommandProgram:
         if spec.data_paths:
             paths = spec.data_paths
             if not spec.is_literal:
-                values = places(datasets, storage.data_dir, self.trial.max_seconds, storage.folders)
-                values |= command_places(self.run.request, storage.data_directory)
-                paths = tuple(fill_all(paths, values, ()))
+                paths = tuple(fill_all(paths, self._places(datasets, storage), ()))
             files += find_data_files(tuple(Path(spec.directory or "", path) for path in paths))
         return ProgramFiles(files, self._disk(storage, files))
 
@@ -197,19 +198,21 @@ class CommandProgram:
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
         """Return a command with its places filled in; literal words have only disks' places."""
-        storage = caged.storage
         if self.spec.is_literal:
-            literal = disk_places(storage.folders)
+            literal = disk_places(caged.storage.folders)
             return [fill(word, literal) for word in words]
-        values = places(caged.files, storage.data_dir, self.trial.max_seconds, storage.folders)
-        values |= command_places(self.run.request, storage.data_directory)
-        return fill_all(words, values, caged.files)
+        return fill_all(words, self._places(caged.files, caged.storage), caged.files)
+
+    def _places(self, files: Sequence[Path], storage: Storage) -> dict[str, object]:
+        values = places(files, storage.data_dir, self.trial.max_seconds, storage.folders)
+        return values | command_places(self.run.request, storage.data_directory)
 
     def argv(self, caged: Caged) -> list[str]:
         own = self.trial.workload
         return self.filled(caged, (own.program, *own.arguments))
 
     def measure(self, caged: Caged) -> Measured:
+        """Start, measure and end the program. Raises RequirementMissed or NotPrepared."""
         part, argv, spec = MeasuredPart(caged), self.argv(caged), self.spec
         self.run.keep("workload", argv=argv)
         part.before_launch()
@@ -218,7 +221,7 @@ class CommandProgram:
         try:
             if program.wait_at_gate(part.deadline):
                 program.follow(caged.driver.main_pid(caged.context, program.process.pid))
-                part.at_gate(lambda: program.process.poll() is not None, self._evict(caged.files))
+                part.at_gate(lambda: program.has_exited, self._evict(caged.files))
                 part.begin()
                 seen = _CommandObservation(part.began_at)
                 program.go(self._input_of(program) if spec.takes_input else None)
@@ -333,13 +336,8 @@ def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
 
 def _judge_command(measured: Measured, command: CommandSpec, timeout_seconds: float) -> Ending:
     status, last_line, found = measured.exit["status"], measured.last_line, measured.exit
-    if found["oom_kill"]:
-        return Ending("oom_killed")
-    if not measured.response:
-        what = "container" if command.image else "scope"
-        return Ending("failed", f"its {what} was not started: {last_line or f'status {status}'}")
-    if found["escaped"]:
-        return Ending("failed", describe_escaped(found["escaped"][0]))
+    if failure := failure_in_cage(measured, "container" if command.image else "scope"):
+        return failure
     if command.serves and measured.response.get("ready_seconds") is not None:
         return Ending("ok")
     if measured.is_timed_out:

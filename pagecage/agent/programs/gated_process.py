@@ -16,24 +16,31 @@ from typing import IO
 from pagecage.model.json_codec import Json
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
-_KEEP_BYTES = 2000
 _GRACE_SECONDS, _JOIN_SECONDS = 10.0, 1.0
 
 
-class StderrTail:
-    """The last 2000 bytes, written by a reading thread and read by others."""
+class OutputTail:
+    """The last bytes of an output, written by a reading thread and read by others."""
 
-    def __init__(self) -> None:
-        self._bytes = b""
+    def __init__(self, most_bytes: int = 2000) -> None:
+        self._most_bytes, self._pieces, self._kept = most_bytes, list[bytes](), 0
         self._lock = threading.Lock()
+        self.total_bytes = 0
 
-    def add(self, text: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         with self._lock:
-            self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
+            self._pieces.append(piece)
+            self.total_bytes += len(piece)
+            self._kept += len(piece)
+            while self._kept - len(self._pieces[0]) >= self._most_bytes:
+                self._kept -= len(self._pieces.pop(0))
+
+    def read(self) -> bytes:
+        with self._lock:
+            return b"".join(self._pieces)[-self._most_bytes :]
 
     def lines(self) -> list[str]:
-        with self._lock:
-            return self._bytes.decode(errors="replace").strip().splitlines()
+        return self.read().decode(errors="replace").strip().splitlines()
 
     def last_line(self) -> str | None:
         return next(reversed(self.lines()), None)
@@ -46,13 +53,32 @@ class TailedProcess:
         self.process: Process[bytes] = spawn(
             argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
         )
-        self.tail = StderrTail()
+        self.tail = OutputTail()
         self.threads: list[threading.Thread] = []
 
     def start_thread(self, target: Callable[..., None], *arguments: object) -> None:
         """Run a function in a thread that `end_process` joins."""
         self.threads.append(threading.Thread(target=target, args=arguments, daemon=True))
         self.threads[-1].start()
+
+    @property
+    def has_exited(self) -> bool:
+        return self.process.poll() is not None
+
+    def write(self, data: bytes) -> bool:
+        """Write to standard input; return False if the process has closed it."""
+        assert self.process.stdin is not None
+        try:
+            while data:
+                data = data[self.process.stdin.write(data) or 0 :]
+        except (BrokenPipeError, ValueError):
+            return False
+        return True
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
 
     def end_process(self, complaint: bytes) -> int:
         """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
@@ -131,9 +157,9 @@ class GatedProcess(TailedProcess):
 
     def go(self, source: Source | None) -> None:
         """Open the gate. Standard input comes from `source`; without one it is closed."""
-        self._write(b"go\n")
+        self.write(b"go\n")
         if source is None:
-            self._close_input()
+            self.close_input()
             return
         self.start_thread(self._feed, source)
 
@@ -156,7 +182,7 @@ class GatedProcess(TailedProcess):
         """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
         status = self.end_process(b"it did not end when it was asked to\n")
-        self._close_input()
+        self.close_input()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
@@ -204,21 +230,7 @@ class GatedProcess(TailedProcess):
     def _feed(self, source: Source) -> None:
         given = 0
         while piece := source(given):
-            if not self._write(piece):
+            if not self.write(piece):
                 return
             given += len(piece)
-        self._close_input()
-
-    def _write(self, data: bytes) -> bool:
-        assert self.process.stdin is not None
-        try:
-            while data:
-                data = data[self.process.stdin.write(data) or 0 :]
-        except (BrokenPipeError, ValueError):  # the program has closed its input
-            return False
-        return True
-
-    def _close_input(self) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
+        self.close_input()

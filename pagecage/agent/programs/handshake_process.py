@@ -13,6 +13,7 @@ from typing import IO, Any, NoReturn
 from pagecage.agent.programs.gated_process import TailedProcess
 from pagecage.agent.responses import is_finite
 from pagecage.model.json_codec import Json, JsonView
+from pagecage.process import wait_until
 
 PROTOCOL_VERSION = 1
 """The version that this agent speaks. The libraries in workloads/ state the same."""
@@ -145,7 +146,7 @@ class HandshakeProcess(TailedProcess):
         self.start_thread(self._read_stdout, self.process.stdout)
         self.start_thread(self._read_stderr, self.process.stderr)
         if not has_handshake:
-            self._send(b"", close=True)
+            self.close_input()
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
         """Read messages up to one of these types; False at the end, a breach, or `deadline`."""
@@ -166,23 +167,15 @@ class HandshakeProcess(TailedProcess):
 
     def wait_for_exit(self, deadline: float) -> bool:
         """Wait for the exit; False if CLOCK_MONOTONIC passes `deadline` first."""
-        while self.process.poll() is None:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
-        return True
-
-    @property
-    def has_exited(self) -> bool:
-        return self.process.poll() is not None
+        return wait_until(lambda: self.has_exited, deadline - time.monotonic(), _POLL_SECONDS)
 
     def go(self) -> None:
         self.conversation.is_going = True
-        self._send(b"go\n")
+        self.write(b"go\n")
 
     def finish(self) -> int:
         """Close the input, wait up to 10 s for the exit, then kill; return the status."""
-        self._send(b"", close=True)
+        self.close_input()
         status = self.end_process(b"it did not exit when its input was closed\n")
         self._take_rest()
         return status
@@ -222,14 +215,6 @@ class HandshakeProcess(TailedProcess):
     def _read_stderr(self, pipe: IO[bytes]) -> None:
         for line in _lines_of(pipe):
             self.tail.add(line)
-
-    def _send(self, data: bytes, close: bool = False) -> None:
-        assert self.process.stdin is not None
-        # Of a process that has exited, the exit status has the reason.
-        with suppress(BrokenPipeError, ValueError):
-            self.process.stdin.write(data)
-            if close:
-                self.process.stdin.close()
 
 
 def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:

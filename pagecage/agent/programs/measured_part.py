@@ -240,9 +240,19 @@ def describe_status(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def describe_escaped(process: JsonView) -> str:
-    place = process["cgroup"]
-    return f"{name_process(process)} left the cage for {place}, where its limits do not hold"
+def failure_in_cage(measured: Measured, what: str) -> Ending | None:
+    """Return the outcome of a program that was killed for memory, not started, or left the cage."""
+    found = measured.exit
+    if found["oom_kill"]:
+        return Ending("oom_killed")
+    if not measured.response:
+        reason = measured.last_line or f"status {found['status']}"
+        return Ending("failed", f"its {what} was not started: {reason}")
+    if not found["escaped"]:
+        return None
+    process = found["escaped"][0]
+    left = f"{name_process(process)} left the cage for {process['cgroup']}"
+    return Ending("failed", f"{left}, where its limits do not hold")
 
 
 def name_process(process: JsonView) -> str:

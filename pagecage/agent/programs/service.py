@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -16,15 +15,15 @@ from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.programs.command import CommandProgram
-from pagecage.agent.programs.gated_process import GatedProcess, gated
+from pagecage.agent.programs.gated_process import GatedProcess, OutputTail, gated
 from pagecage.agent.programs.measured_part import (
     STDERR_LINES,
     MeasuredPart,
     ProgramObservation,
     confirmed,
-    describe_escaped,
     describe_status,
     exit_to_json,
+    failure_in_cage,
     remaining_members,
 )
 from pagecage.agent.storage import Storage
@@ -54,13 +53,8 @@ def _judge_service(
     measured: Measured, load: JsonView, service: ServiceSpec, timeout_seconds: float
 ) -> Ending:
     found, last_line, during = measured.exit, measured.last_line, load.get("during", "")
-    if found["oom_kill"]:
-        return Ending("oom_killed")
-    if not measured.response:
-        reason = last_line or f"status {found['status']}"
-        return Ending("failed", f"its scope was not started: {reason}")
-    if found["escaped"]:
-        return Ending("failed", describe_escaped(found["escaped"][0]))
+    if failure := failure_in_cage(measured, "scope"):
+        return failure
     if found["ended_by_itself"]:
         how = describe_status(found["status"])
         return Ending("failed", _with(last_line, f"the server ended {how} {_WHILE[during]}"))
@@ -109,29 +103,16 @@ def _cpus_of(pid: int) -> list[int]:
         return []
 
 
-class LoadOutput:
+class LoadOutput(OutputTail):
     """The standard output of a load, up to its last 8 MiB."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._kept = 0
-        self._lock = threading.Lock()
-        self.total_bytes = 0
+        super().__init__(OUTPUT_BYTES)
 
-    def add(self, stream: str, piece: bytes) -> None:
-        """Append a piece of output, unless it is standard error, and drop the oldest."""
-        if stream != "stdout":
-            return
-        with self._lock:
-            self._pieces.append(piece)
-            self.total_bytes += len(piece)
-            self._kept += len(piece)
-            while self._kept - len(self._pieces[0]) >= OUTPUT_BYTES:
-                self._kept -= len(self._pieces.pop(0))
-
-    def read(self) -> bytes:
-        with self._lock:
-            return b"".join(self._pieces)[-OUTPUT_BYTES:]
+    def take(self, stream: str, piece: bytes) -> None:
+        """Add a piece of output, unless it is standard error."""
+        if stream == "stdout":
+            self.add(piece)
 
 
 class _LoadProcess(GatedProcess):
@@ -148,7 +129,7 @@ class _LoadProcess(GatedProcess):
         self.output, self._end = LoadOutput(), Json()
         self._processes = SupervisedProcesses(report, mark)
         context = replace(caged.context, processes=self._processes, is_gated=False)
-        super().__init__(driver.command(context, gated([*argv])), directory, None, self.output.add)
+        super().__init__(driver.command(context, gated([*argv])), directory, None, self.output.take)
         self._processes.launched(self.process.pid)
         run.cleanup.callback(self.kill)
 
@@ -350,7 +331,7 @@ class ServiceProgram(CommandProgram):
         try:
             if server.wait_at_gate(part.deadline):
                 server.follow(caged.driver.main_pid(caged.context, server.process.pid))
-                part.confirm_at_gate(lambda: server.process.poll() is not None)
+                part.confirm_at_gate(lambda: server.has_exited)
                 of_server, of_load = split_cpus(cpus)
                 is_apart, note = of_server != of_load, None
                 if not is_apart:

@@ -11,6 +11,7 @@ from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.vm.cache import GuestCache, allocated_bytes
 from pagecage.hosts.vm.qemu import PORTS, QmpClient
+from pagecage.linux.block_device import MAKE_EXT4
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import Json
 from pagecage.process import run
@@ -53,9 +54,7 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
     part.unlink(missing_ok=True)
     with part.open("wb") as disk:
         disk.truncate(size_bytes)
-    # lazy_*=0: no kernel thread initialises inode tables during a measurement (mke2fs(8)).
-    settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-    run(["mke2fs", "-q", "-t", "ext4", "-L", "data", "-m", "0", "-F", "-E", settings, part])
+    run([*MAKE_EXT4, "-L", "data", part])
     part.rename(path)
 
 

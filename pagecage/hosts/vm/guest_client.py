@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pagecage.agent.volume_server import ask_socket
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.model.json_codec import Json
@@ -65,12 +65,7 @@ def release(port: Path) -> bool:
 
 def _request(port: Path, request: Json, limit_seconds: float) -> Json:
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(limit_seconds)
-            connection.connect(str(port))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
-            answer: Json = json.loads(line)
+        answer = ask_socket(port, request, limit_seconds) or {"error": "it closed the connection"}
     except (OSError, ValueError) as error:
         reason = f"the daemon in the guest does not answer: {error}"
         raise HostDied(reason, "pagecage host rebuild vm") from None

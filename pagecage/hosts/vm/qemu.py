@@ -31,9 +31,11 @@ from pagecage.process import (
     end,
     identify,
     is_alive,
+    last_line,
     replay,
     run,
     spawn,
+    wait_until,
 )
 from pagecage.units import GIB, MIB
 from pagecage.whole_files import text_sha256
@@ -364,9 +366,7 @@ class Qemu:
         """Ask QEMU to end, so that it writes out its disks; kill it after a time limit."""
         with contextlib.suppress(HostError):  # it is ending or has ended; end() makes sure
             self.monitor.execute("quit")
-        deadline = time.monotonic() + _SOCKET_SECONDS
-        while self.alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: not self.alive(), _SOCKET_SECONDS)
         self.end()
 
     def end(self) -> None:
@@ -381,8 +381,7 @@ class Qemu:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "it printed no reason"
+    return last_line(log.read_text(errors="replace") if log.exists() else "")
 
 
 def console_tail(console: Path, lines: int = 12) -> str:

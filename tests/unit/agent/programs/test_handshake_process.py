@@ -119,7 +119,7 @@ def test_the_last_line_of_standard_error_is_kept() -> None:
     with running(shell(script)) as workload:
         assert workload.finish() == 3
         assert workload.tail.last_line() == "the reason"
-        assert len(workload.tail._bytes) <= 2000
+        assert len(workload.tail.read()) <= 2000
 
 
 def test_without_output_there_is_no_last_line() -> None:

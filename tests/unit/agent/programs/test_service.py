@@ -117,8 +117,8 @@ def test_the_output_of_the_load_is_kept(machine: Machine) -> None:
 def test_only_the_last_output_is_kept() -> None:
     output = LoadOutput()
     for number in range(20):
-        output.add("stdout", bytes([number]) * (1 << 20))
-    output.add("stderr", b"not this")
+        output.take("stdout", bytes([number]) * (1 << 20))
+    output.take("stderr", b"not this")
     assert output.total_bytes == 20 << 20
     kept = output.read()
     assert len(kept) == OUTPUT_BYTES
