@@ -16,11 +16,8 @@ from pagecage.process import PIPE, Completed, run, spawn
 from tests.tree import ROOT
 
 SOURCES = (
-    "workloads/pc*/src/main.rs",
-    "workloads/c/*/*.c",
-    "workloads/python/*.py",
-    "workloads/java/*.java",
-    "workloads/lucene/*.java",
+    *("workloads/pc*/src/main.rs", "workloads/c/*/*.c", "workloads/python/*.py"),
+    *("workloads/java/*.java", "workloads/lucene/*.java"),
 )
 PLAIN = ("--host", "local", "--dataset", "smoke")
 ANALYSIS = """

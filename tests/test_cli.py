@@ -17,17 +17,8 @@ from tests.tree import ROOT
 
 VERBS = (
     *(
-        "init",
-        "list",
-        "run",
-        "show",
-        "articles",
-        "doctor",
-        "host",
-        "compare",
-        "history",
-        "export",
-        "import",
+        *("init", "list", "run", "show", "articles", "doctor", "host", "compare", "history"),
+        *("export", "import"),
     ),
     *("cage", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
     *("cold", "inspect", "memory", "demo", "runs"),

@@ -11,19 +11,13 @@ from pathlib import Path
 import pytest
 
 from pagecage.definitions.reader import Definitions
+from pagecage.model.json_codec import Json
 from tests.checkout import pagecage
 from tests.tree import ROOT
 
 GP3 = (
-    "aws-gp3",
-    "--size",
-    "500GiB",
-    "--iops",
-    "6000",
-    "--throughput",
-    "250",
-    "--instance",
-    "m7i.large",
+    *("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"),
+    *("--instance", "m7i.large"),
 )
 
 
@@ -33,10 +27,8 @@ def show(top: Path, *words: str) -> str:
     return done.stdout
 
 
-def shown_json(top: Path, *words: str) -> dict[str, dict[str, dict[str, list[dict[str, object]]]]]:
-    loaded: dict[str, dict[str, dict[str, list[dict[str, object]]]]] = json.loads(
-        show(top, *words, "--json")
-    )
+def shown_json(top: Path, *words: str) -> Json:
+    loaded: Json = json.loads(show(top, *words, "--json"))
     return loaded
 
 
@@ -90,16 +82,8 @@ def test_what_is_saved_is_a_cage_that_a_plan_takes(top: Path) -> None:
     assert tomllib.loads(text)["volume"]["throughput"] == "250MiB"
     planned = pagecage(
         top,
-        "run",
-        "smoke",
-        "--dry-run",
-        "--host",
-        "local",
-        "--dataset",
-        "smoke",
-        "--cage",
-        "customer-disk",
-        "--json",
+        *("run", "smoke", "--dry-run", "--host", "local", "--dataset", "smoke"),
+        *("--cage", "customer-disk", "--json"),
     )
     trial = next(
         t for t in json.loads(planned.stdout)["trials"] if t["cage"]["name"] == "customer-disk"
@@ -179,15 +163,8 @@ def test_the_customers_volume_imposes_the_latency_that_its_figures_imply(top: Pa
     assert row(page, "read")[:3] == ["read", "128 KiB", "p50 4.1 ms"]
     assert "A simulated volume imposes the latencies." in page
     floor = (
-        "cage",
-        "floor",
-        "customer-volume",
-        "--bytes",
-        "28GB",
-        "--reads",
-        "213624",
-        "--depth",
-        "1",
+        *("cage", "floor", "customer-volume", "--bytes", "28GB", "--reads", "213624"),
+        *("--depth", "1"),
     )
     assert "at least 14 min 36 s, because of mean read latency" in pagecage(top, *floor).stdout
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.options import ReplayOptions
-from pagecage.cli.replay_plan import ImageOptions, plan_for_image
+from pagecage.cli.options import ImageOptions, ReplayOptions
+from pagecage.cli.replay_plan import plan_for_image
 from pagecage.planning.plan import plan_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused

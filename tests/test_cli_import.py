@@ -72,23 +72,13 @@ def test_the_same_as_data(files: Path) -> None:
     found = json.loads(
         pagecage(
             files,
-            "cage",
-            "import",
-            "describe-volumes.json",
-            "--pick",
-            "vol-0000000000000001b",
+            *("cage", "import", "describe-volumes.json", "--pick", "vol-0000000000000001b"),
             "--json",
         ).stdout
     )
     assert found["volume"]["command"] == "pagecage cage show aws-gp2 --size 100GiB"
     assert set(found) == {
-        "origin",
-        "cage",
-        "understood",
-        "not_carried_over",
-        "ignored",
-        "volume",
-        "observed",
+        *("origin", "cage", "understood", "not_carried_over", "ignored", "volume", "observed"),
         "saved",
     }
 
@@ -99,15 +89,7 @@ def test_what_is_saved_is_a_cage_like_any_other(files: Path) -> None:
     assert "IOReadIOPSMax = 500" in text
     assert pagecage(
         files,
-        "run",
-        "smoke",
-        "--dry-run",
-        "--cage",
-        "acme",
-        "--host",
-        "local",
-        "--dataset",
-        "smoke",
+        *("run", "smoke", "--dry-run", "--cage", "acme", "--host", "local", "--dataset", "smoke"),
         "--json",
     ).ok
     again = pagecage(files, "cage", "import", "probe.json", "--save", "acme")
@@ -120,32 +102,16 @@ def test_what_is_saved_is_a_cage_like_any_other(files: Path) -> None:
 
 def test_a_volume_is_saved_with_what_the_catalogue_says_of_it(files: Path) -> None:
     words = (
-        "cage",
-        "import",
-        "describe-volumes.json",
-        "--pick",
-        "vol-0000000000000001a",
-        "--instance",
-        "m7i.large",
+        *("cage", "import", "describe-volumes.json", "--pick", "vol-0000000000000001a"),
+        *("--instance", "m7i.large"),
     )
     done = pagecage(files, *words, "--save", "acme")
     assert done.ok, done.stderr
     shown = json.loads(pagecage(files, "cage", "show", "acme", "--json").stdout)
     same = pagecage(
         files,
-        "cage",
-        "show",
-        "aws-gp3",
-        "--size",
-        "500GiB",
-        "--iops",
-        "6000",
-        "--throughput",
-        "250",
-        "--instance",
-        "m7i.large",
-        "--save",
-        "other",
+        *("cage", "show", "aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"),
+        *("--instance", "m7i.large", "--save", "other"),
     )
     assert same.ok, same.stderr
     assert (files / "cgroups/acme.toml").read_text() == (files / "cgroups/other.toml").read_text()

@@ -146,12 +146,7 @@ def test_the_json_has_what_the_page_rests_on(top: Path) -> None:
     assert rows["aws-gp3"]["volume"]["iops"] == 3000
     assert rows["aws-gp3"]["latency_seconds"]["greatest"] == [0.00072, 0.01]
     assert rows["aws-gp3"]["latency_seconds"]["measured"][1] is None
-    assert {row["provider"] for row in one["instances"]} == {
-        "aws",
-        "azure",
-        "digitalocean",
-        "gcp",
-    }
+    assert {row["provider"] for row in one["instances"]} == {"aws", "azure", "digitalocean", "gcp"}
     assert {left["name"] for left in one["left_out"]} == {"digitalocean-volume", "gcp-pd-extreme"}
 
 

@@ -14,6 +14,7 @@ from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.execution import exit_code, shell_status
 from pagecage.cli.replay_plan import implied_copies, is_only_here
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record
@@ -141,16 +142,8 @@ def test_a_latency_that_no_cgroup_imposes_is_noted(
 def test_without_the_control_and_with_another_cage(top: Path) -> None:
     shown = dry(
         top,
-        "customer",
-        "--cage",
-        "iops-500",
-        "--no-control",
-        "--repeats",
-        "2",
-        *HERE,
-        "--dry-run",
-        "--",
-        "true",
+        *("customer", "--cage", "iops-500", "--no-control", "--repeats", "2", *HERE, "--dry-run"),
+        *("--", "true"),
     )
     assert "4 trials, 2 repeats" in shown
     assert "uncaged" not in shown
@@ -269,7 +262,7 @@ class Ended:
 
         self.streams_output = streams
         trials = [SimpleNamespace(trial_id=str(n)) for n in range(len(records))]
-        document = {"replay": {} if replay else None, "experiment": "replay-x"}
+        document: Json = {"replay": {} if replay else None, "experiment": "replay-x"}
         self.plan = SimpleNamespace(document=document, trials=trials)
         self.folder = SimpleNamespace(
             last_records=lambda: {str(n): record for n, record in enumerate(records)}

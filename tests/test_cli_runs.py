@@ -21,7 +21,7 @@ from tests.fixtures.records import make_record
 def planned(top: Path) -> Path:
     """A run that was planned and never begun."""
     data = json.loads(pagecage(top, "run", "smoke", "--dry-run", *PLAIN, "--json").stdout)
-    folder = top / "runs" / data["run_id"]
+    folder: Path = top / "runs" / data["run_id"]
     (folder / "trials").mkdir(parents=True)
     (folder / "facts").mkdir()
     (folder / "plan.json").write_text(json.dumps(data))
@@ -116,15 +116,8 @@ def wait_until_held(pid: int) -> None:
 
 def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
     argv = [
-        sys.executable,
-        "-m",
-        "pagecage.cli.main",
-        "run",
-        "constrained-random",
-        "--dry-run",
-        *PLAIN,
-        "--repeats",
-        "200",
+        *(sys.executable, "-m", "pagecage.cli.main", "run", "constrained-random", "--dry-run"),
+        *(*PLAIN, "--repeats", "200"),
     ]
     process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
     assert process.stdout is not None

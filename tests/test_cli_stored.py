@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from analysis.comparison import judge
 from analysis.data.load import load_run
 from analysis.stats import parse_gate
 from pagecage.cli import compare, runs
+from pagecage.runner.run_folder import RunFolder
 from tests.builders.command_line import called
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run
@@ -24,7 +24,7 @@ OLD, NEW = "20260101T000000Z-smoke-vm", "20260102T000000Z-smoke-vm"
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two runs of one experiment, in which `smoke` names the newer one."""
     folder = tmp_path / "runs"
     folder.mkdir()
@@ -77,7 +77,7 @@ def test_without_an_answer_nothing_is_removed(
 def test_a_run_that_is_written_to_is_not_removed(
     stored: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with runs.RunFolder(stored / NEW).locked():
+    with RunFolder(stored / NEW).locked():
         assert called(["runs", "remove", OLD, NEW, "--yes"]) == 3
     assert (stored / OLD).exists(), "all or none"
 

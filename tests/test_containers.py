@@ -67,10 +67,7 @@ def test_what_fetches_packages_is_told_of_certificates_and_the_image_is_not(reci
     reported = set(
         re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text())
     )
-    wanted = {
-        "pip": {"PIP_CERT"},
-        "build-workloads": {"CARGO_HTTP_CAINFO"},
-    }
+    wanted = {"pip": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}}
     assert set.union(*wanted.values()) == reported
     *earlier, last = stages(recipe)
     for stage in earlier:
@@ -271,13 +268,9 @@ def test_its_last_stage_is_one_layer_of_the_system() -> None:
 
 # crun supports either cgroup v1 or v2. If both are mounted, the container sees v2, in its own mount
 # namespace.
-V2_ALONE = [
-    "unshare",
-    "--mount",
-    "sh",
-    "-c",
-    'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"',
-    "sh",
+V2_ALONE: list[str | Path] = [
+    *("unshare", "--mount", "sh", "-c"),
+    *('mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"', "sh"),
 ]
 
 
@@ -294,14 +287,8 @@ def engine() -> list[str | Path]:
     hybrid = V2_ALONE if Path("/sys/fs/cgroup/unified").is_dir() and os.geteuid() == 0 else []
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
     return [
-        *hybrid,
-        "podman",
-        *STORE,
-        "--cgroup-manager=cgroupfs",
-        "run",
-        "--rm",
-        "--cgroups=disabled",
-        *limits,
+        *(*hybrid, "podman", *STORE, "--cgroup-manager=cgroupfs", "run", "--rm"),
+        *("--cgroups=disabled", *limits),
     ]
 
 

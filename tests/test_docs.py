@@ -23,6 +23,7 @@ from pagecage.cli.articles import schemas
 from pagecage.cli.main import app
 from pagecage.eviction import CommandRun, cold
 from pagecage.linux.procfs import DISKSTATS_FIELDS
+from pagecage.model.json_codec import Json
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
@@ -244,8 +245,8 @@ def documented_responses() -> set[str]:
     )
 
 
-def schema_of(path: Path = PATH) -> dict[str, dict[str, object]]:
-    loaded: dict[str, dict[str, object]] = json.loads(path.read_text())
+def schema_of(path: Path = PATH) -> Json:
+    loaded: Json = json.loads(path.read_text())
     return loaded
 
 
@@ -411,9 +412,7 @@ def verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, A
     machine.make()
     monkeypatch.setenv("PATH", machine.path())
     machine.cgroup(
-        f"{SLICE}/a.service",
-        (7,),
-        io__max=f"{VDB} rbps=max wbps=max riops=500 wiops=max",
+        f"{SLICE}/a.service", (7,), io__max=f"{VDB} rbps=max wbps=max riops=500 wiops=max"
     )
     machine.unit(f"{SLICE}/a.service", MemoryMax="4096")
     return verify(Subject(unit="a.service"), 0.6, machine.kernel).to_json()

@@ -45,6 +45,7 @@ from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from pagecage.importers.compose import compose_variables, read_service
 from pagecage.importers.document import read_document
+from pagecage.model.json_codec import Json
 from pagecage.model.trial import DIGEST
 from pagecage.runner.images import check_platform, image_program, read_archive
 from pagecage.runner.run_folder import RunFolder
@@ -62,7 +63,7 @@ EXAMPLES = 600
 SECONDS = 10
 MORE_BYTES = 768 << 20
 """Memory of a child beyond that of this process."""
-ODD = (
+ODD: tuple[Any, ...] = (
     *(
         None,
         True,
@@ -233,7 +234,7 @@ def test_a_traceback_and_a_refusal_of_two_lines_are_seen() -> None:
     with pytest.raises(AssertionError, match=r"'\\n' not in 'one"):
         in_child(refuse, 1)
     with pytest.raises(AssertionError, match="KeyError"):
-        in_child(lambda *_: {}["x"], 1)
+        in_child(lambda *_: dict[str, None]()["x"], 1)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -291,7 +292,7 @@ def tampered(chance: random.Random, target: Path) -> None:
     if chance.random() < 0.5:
         target.write_bytes(with_other_bytes(source.read_bytes(), chance))
         return
-    files = contents(source)  # type: ignore[no-untyped-call]
+    files = contents(source)
     changed = {
         name: with_other_value(files[name].decode(), chance, json.loads, json.dumps).encode()
         for name in ("plan.json",)
@@ -363,8 +364,12 @@ def test_files_of_a_run_are_read_or_refused(smoke: Path) -> None:
     in_child(attempt)
 
 
+def unchanged(record: Json) -> None:
+    pass
+
+
 def test_files_of_a_fleet_are_read_or_refused(tmp_path: Path) -> None:
-    fleet = build_fleet(tmp_path / "fleet", {"one": None, "two": None}, repeats=1)
+    fleet = build_fleet(tmp_path / "fleet", dict.fromkeys(("one", "two"), unchanged), repeats=1)
 
     def attempt(chance: random.Random, own: Path) -> None:
         shutil.copytree(fleet, own / "fleet", symlinks=True)
@@ -404,7 +409,7 @@ def archived(chance: random.Random, path: Path) -> str:
     image_id = write_archive(path, layers, config_of(layers, Entrypoint=["/own"], Cmd=["-a"]))
     if chance.random() < 0.5:
         with tarfile.open(path) as archive:
-            files = {one.name: archive.extractfile(one).read() for one in archive}  # type: ignore[union-attr]
+            files = {one.name: file.read() for one in archive if (file := archive.extractfile(one))}
         name = chance.choice(["manifest.json", f"{image_id.removeprefix(DIGEST)}.json"])
         spoilt = with_other_value(files[name].decode(), chance, json.loads, json.dumps)
         with tarfile.open(path, "w") as archive:
@@ -439,7 +444,7 @@ def test_an_image_archive_is_read_or_refused() -> None:
 def test_a_name_that_would_fill_the_memory_is_refused(kind: bytes) -> None:
     """Compressed, a name of 2 GiB takes 2 MB."""
 
-    def attempt(_: random.Random, own: Path) -> None:
+    def attempt(chance: random.Random, own: Path) -> None:
         entry = tarfile.TarInfo("name")
         entry.type, entry.size = kind, 2 << 30
         with gzip.open(own / "image.tar", "wb", compresslevel=1) as file:
@@ -456,7 +461,7 @@ def test_a_name_that_would_fill_the_memory_is_refused(kind: bytes) -> None:
 @pytest.mark.parametrize("name", ["records.jsonl", "rounds.jsonl"])
 def test_a_line_without_an_end_is_refused(smoke: Path, tmp_path: Path, name: str) -> None:
     """Of zeros, it takes no room on the disk."""
-    fleet = build_fleet(tmp_path / "fleet", {"one": None}, repeats=1)
+    fleet = build_fleet(tmp_path / "fleet", {"one": unchanged}, repeats=1)
 
     def attempt(_: random.Random, own: Path) -> None:
         folder = own / "read"

@@ -47,9 +47,7 @@ def test_a_page_is_that_of_the_stored_bundles(
     assert stored == generated, changed[:3]
 
 
-def test_the_fidelity_page_is_that_of_the_stored_checks(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_fidelity_page_is_that_of_the_stored_checks(capsys: pytest.CaptureFixture[str]) -> None:
     """`pagecage articles fidelity --markdown > docs/FIDELITY.md` generates it again."""
     assert called(["articles", "fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out

@@ -15,16 +15,7 @@ from tests.tree import ROOT, files
 
 # A part imports only itself and parts of the lines above. The first line reads from left to right.
 ORDER = (
-    *(
-        "version",
-        "errors",
-        "units",
-        "checkout",
-        "process",
-        "whole_files",
-        "ansible",
-        "report",
-    ),
+    *("version", "errors", "units", "checkout", "process", "whole_files", "ansible", "report"),
     "model",
     "linux",
     "verdicts agent eviction",
@@ -97,16 +88,7 @@ INSTALLED_MAY = {
 }
 MAY_START = {"pagecage.process", "pagecage.agent.drivers.supervise"}
 """The supervisor runs alone, without the rest of pagecage."""
-LATE = (
-    "agent",
-    "bundle",
-    "definitions",
-    "hosts",
-    "model.record",
-    "planning",
-    "runner",
-    "verdicts",
-)
+LATE = ("agent", "bundle", "definitions", "hosts", "model.record", "planning", "runner", "verdicts")
 """Parts of pagecage that are slow to import and that only some verbs need."""
 STARTS_PROCESSES = {
     "system",
@@ -173,11 +155,11 @@ def against_order(found: Import) -> str | None:
         importer, imported = part_below(found.by, package), part_below(found.name, package)
         if not importer or not imported or importer == imported:
             continue
-        layers = [layer_of(part, order) for part in (importer, imported)]
-        if None in layers:
-            unplaced = (importer, imported)[layers.index(None)]
+        above, below = (layer_of(part, order) for part in (imported, importer))
+        if above is None or below is None:
+            unplaced = importer if below is None else imported
             return f"{unplaced} has no place in the order of {package} yet"
-        if layers[1] >= layers[0]:  # type: ignore[operator] - neither is None
+        if above >= below:
             return f"{imported} does not stand above {importer} in the order of {package}"
     return None
 
@@ -298,11 +280,7 @@ def test_package_files_are_empty() -> None:
         ("pagecage/agent/run.py", "import pydantic", "installed"),
         ("pagecage/agent/run.py", "from pagecage.report.model import table", "agent may import"),
         ("pagecage/agent/run.py", "from pagecage import report", "agent may import"),
-        (
-            "pagecage/cli.py",
-            "from analysis.views.evidence_tables import table",
-            "only verbs",
-        ),
+        ("pagecage/cli.py", "from analysis.views.evidence_tables import table", "only verbs"),
         ("pagecage/fleet.py", "def f():\n    from analysis import results", "only verbs"),
         ("pagecage/cli.py", "from reliability.page import page", "nothing in pagecage"),
         ("analysis/data/load.py", "from reliability.page import page", "nothing in analysis"),

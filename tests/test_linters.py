@@ -65,10 +65,10 @@ def test_ruff_format() -> None:
 
 
 def test_mypy() -> None:
-    scripts = ("--scripts-are-modules", *python_scripts(ROOT))
-    check(
-        [BIN / "mypy", "--cache-dir", MYPY_CACHE, *scripts, "pagecage", "analysis", "reliability"]
-    )
+    scripts = python_scripts(ROOT)
+    folders = ("pagecage", "analysis", "reliability", "tests")
+    cache = ("--cache-dir", MYPY_CACHE)
+    check([BIN / "mypy", *cache, "--scripts-are-modules", *scripts, *folders])
 
 
 def test_shellcheck() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,7 +65,7 @@ RULES = (repeated_classes, questions, imports_of_tests)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_names(rule) -> None:
+def test_names(rule: Callable[[Path], list[str]]) -> None:
     found = rule(ROOT)
     assert not found, "\n" + "\n".join(found)
 
@@ -81,7 +81,9 @@ def test_names(rule) -> None:
         (imports_of_tests, {"tests/unit/test_b.py": "from tests.unit.test_a import made\n"}),
     ],
 )
-def test_a_breach_is_found(tmp_path: Path, rule, written: dict[str, str]) -> None:
+def test_a_breach_is_found(
+    tmp_path: Path, rule: Callable[[Path], list[str]], written: dict[str, str]
+) -> None:
     for folder in ("pagecage", "analysis", "tests"):
         (tmp_path / folder).mkdir()
     for name, text in written.items():

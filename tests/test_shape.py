@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def _in_empty_folder(path: Path, root: Path) -> bool:
 
 
 @pytest.mark.parametrize("check", [long_functions, long_files, empty_names])
-def test_shape(check) -> None:
+def test_shape(check: Callable[[Path], list[str]]) -> None:
     assert len(sources(ROOT)) > 10, "hardly a source found: is the tree where this test thinks?"
     offenders = check(ROOT)
     assert not offenders, "\n" + "\n".join(offenders)
@@ -133,7 +133,9 @@ LONG_SHELL = "#!/bin/sh\nlong() { # why\n" + "    true\n" * MOST_LINES_IN_A_FUNC
         (empty_names, "a.py", "class HostManager:\n    pass\n"),
     ],
 )
-def test_a_breach_is_seen(tmp_path: Path, check, name: str, text: str) -> None:
+def test_a_breach_is_seen(
+    tmp_path: Path, check: Callable[[Path], list[str]], name: str, text: str
+) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     assert len(check(tmp_path)) == 1

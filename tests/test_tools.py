@@ -143,7 +143,7 @@ def test_tests_inside_the_guest_follow_the_others(
 ) -> None:
     choose = f'case "$*" in *"slow and not vm"*) exit {outside} ;; *) exit {inside} ;; esac'
     write_python(tmp_path, f'echo "$@" >>runs; {choose}')
-    argv = [ROOT / "tools/run-tests", "--all", "slow", "tests/unit", "-k", "cage"]
+    argv: list[str | Path] = [ROOT / "tools/run-tests", "--all", "slow", "tests/unit", "-k", "cage"]
     assert run(argv, check=False, cwd=tmp_path).status == status
     first, second = (tmp_path / "runs").read_text().splitlines()
     assert first.endswith("--dist worksteal -m slow and not vm tests/unit -k cage")
@@ -253,11 +253,8 @@ def test_a_replay_compiles_only_what_its_limits_are_driven_against(
 
 def test_a_step_runs_again_when_its_inputs_change(checkout: Path) -> None:
     commands = [
-        "bootstrap plan",
-        "bootstrap run",
-        "bootstrap controller build",
-        "bootstrap controller record",
-        f"build-workloads {TARGET} smoke",
+        *("bootstrap plan", "bootstrap run", "bootstrap controller build"),
+        *("bootstrap controller record", f"build-workloads {TARGET} smoke"),
     ]
     check = "preflight python programs"
     first = made(checkout, "experiment")[1]
@@ -366,8 +363,9 @@ def prepared(folder: Path, provides: str = "pcneeded-tools", purpose: str = "rec
     (folder / ".venv-ansible/.stamp-ansible").touch()
     path = f"{folder}/bin:{os.environ['PATH']}"
     env = {"PATH": path, "ASKED": str(folder / "asked"), "BIN": str(folder / "bin")}
-    argv = [folder / "tools/bootstrap", "controller", purpose]
-    return run(argv, check=False, cwd=folder, env={**env, "PACKAGE": provides})
+    tool = folder / "tools/bootstrap"
+    env |= {"PACKAGE": provides}
+    return run([tool, "controller", purpose], check=False, cwd=folder, env=env)
 
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a user's programs are installed by Ansible")

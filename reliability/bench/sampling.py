@@ -13,13 +13,7 @@ from dataclasses import asdict, dataclass
 from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.process import run
-from reliability.bench.bed import (
-    LEAST_SPEED,
-    Figure,
-    Session,
-    figure_of_pairs,
-    scratch,
-)
+from reliability.bench.bed import LEAST_SPEED, Figure, Session, figure_of_pairs, scratch
 from reliability.campaign import tell
 from tests.tree import ROOT
 

@@ -176,7 +176,7 @@ _COSTLY = {
     "analysis.site": (
         *("site_page", "hosted_scorecard", "open_questions", "answers_report", "scorecard_page"),
         *("index", "downloads", "execute", "execute_article"),
-    ),
+    )
 }
 _DONE: dict[str, Any] = {}
 

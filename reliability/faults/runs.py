@@ -31,13 +31,7 @@ NAME = "smoke"
 _WORDS = ("run", NAME, "--host", "vm", "--dataset", "smoke", "--seed", "7", "--fresh", "never")
 _TWO_TRIALS = ("--treatment", "cage=smoke", "--repeats", "1")
 _VOLATILE = (
-    "run_id",
-    "plan_sha256",
-    "record_sha256",
-    "attempt",
-    "traces",
-    "trace_files",
-    "outer_host",
+    *("run_id", "plan_sha256", "record_sha256", "attempt", "traces", "trace_files", "outer_host"),
     "harness",
 )
 

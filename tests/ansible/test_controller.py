@@ -98,11 +98,7 @@ def test_an_ordinary_user_is_told_how_he_becomes_root(programs: Path, tmp_path: 
         folder.chmod(0o755)
     nobody = ("/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     assert missing(programs, "gcc", "subids", who=nobody) == [
-        "gcc",
-        "subids",
-        "become",
-        "sudo",
-        "password",
+        *("gcc", "subids", "become", "sudo", "password"),
     ]
     install(programs, "sudo", "exit 1")
     assert missing(programs, "gcc", who=nobody) == ["gcc", "become", "password"]

@@ -60,13 +60,7 @@ def molecule(place: Path, *words: str) -> str:
 def test_a_root_file_system_is_made_fit_and_put_back(place: Path, scenario: str) -> None:
     printed = molecule(place, "-c", "molecule/shared/base.yml", "test", "--scenario-name", scenario)
     for step in (
-        "syntax",
-        "create",
-        "prepare",
-        "converge",
-        "idempotence",
-        "verify",
-        "side_effect",
+        *("syntax", "create", "prepare", "converge", "idempotence", "verify", "side_effect"),
         "destroy",
     ):
         assert f"[{scenario} > {step}] Executed: Successful" in printed

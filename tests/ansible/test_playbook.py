@@ -12,14 +12,7 @@ from typing import Any
 import pytest
 
 from pagecage import ansible
-from pagecage.ansible import (
-    HostResult,
-    Playbook,
-    PlaybookRun,
-    TaskEvent,
-    message_of,
-    run_to_end,
-)
+from pagecage.ansible import HostResult, Playbook, PlaybookRun, TaskEvent, message_of, run_to_end
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
@@ -66,8 +59,12 @@ class Played:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """One playbook that ends differently on each of three hosts."""
-    top, reported = tmp_path_factory.mktemp("played"), []
-    on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
+    top, reported = tmp_path_factory.mktemp("played"), list[TaskEvent]()
+    on: dict[str, list[dict[str, Any]]] = {
+        "whole": [IGNORED, CHANGES],
+        "failing": [CHANGES, FAILS],
+        "saying": [COMMAND],
+    }
     tasks = [
         {**task, "when": f"inventory_hostname == '{host}'"}
         for host, each in on.items()

@@ -193,11 +193,7 @@ def test_over_ssh_and_sudo_a_host_is_made_fit_and_put_back(tmp_path: Path, serve
     left = [
         path
         for path in (
-            "opt/pagecage",
-            "var/lib/pagecage",
-            "srv/pagecage",
-            "usr/bin/fio",
-            "usr/bin/python3",
+            *("opt/pagecage", "var/lib/pagecage", "srv/pagecage", "usr/bin/fio", "usr/bin/python3"),
         )
         if (server.root / path).exists()
     ]

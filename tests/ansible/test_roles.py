@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pagecage.model.json_codec import Json
 from tests.tree import ROOT
 
 ROLES = sorted(path for path in (ROOT / "ansible/roles").iterdir() if path.is_dir())
@@ -22,14 +23,13 @@ IN_FEDORA = {
 }
 
 
-def load(path: Path) -> dict[str, object]:
-    found: dict[str, object] = yaml.safe_load(path.read_text()) or {}
+def load(path: Path) -> Json:
+    found: Json = yaml.safe_load(path.read_text()) or {}
     return found
 
 
 def names(family: str) -> set[str]:
     listed = load(VARS / f"{family}.yml")["base_family_packages"]
-    assert isinstance(listed, list)
     assert listed == sorted(set(listed))
     return set(listed)
 
@@ -37,7 +37,6 @@ def names(family: str) -> set[str]:
 def test_every_family_that_the_survey_knows_has_its_packages() -> None:
     survey = load(ROOT / "ansible/roles/survey/defaults/main.yml")
     families = survey["survey_families"]
-    assert isinstance(families, dict)
     assert set(families) == set(survey["survey_oldest_release"] or ())
     assert all(names(family) for family in families.values())
 
@@ -55,7 +54,6 @@ def test_fedora_gets_what_debian_gets(release: str) -> None:
 def test_every_default_is_specified_and_documented(role: Path) -> None:
     defaults = set(load(role / "defaults/main.yml"))
     specified = load(role / "meta/argument_specs.yml")["argument_specs"]
-    assert isinstance(specified, dict)
     options = {name for entry in specified.values() for name in entry["options"]}
     documented = set(re.findall(rf"`({role.name}_\w+)`", (role / "README.md").read_text()))
     assert defaults <= options
@@ -66,7 +64,7 @@ def test_every_default_is_specified_and_documented(role: Path) -> None:
 @pytest.mark.parametrize("role", ["agent", "base", "delegation", "storage", "tuning"])
 def test_every_role_that_changes_a_host_can_be_undone(role: str) -> None:
     assert (ROOT / f"ansible/roles/{role}/tasks/undo.yml").exists()
-    assert "undo" in load(ROOT / f"ansible/roles/{role}/meta/argument_specs.yml")["argument_specs"]  # type: ignore[operator]
+    assert "undo" in load(ROOT / f"ansible/roles/{role}/meta/argument_specs.yml")["argument_specs"]
     loop = re.search(r"loop: \[(.*)\]", (ROOT / "ansible/unprovision.yml").read_text())
     assert loop is not None
     assert role in loop[1].split(", ")

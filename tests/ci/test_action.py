@@ -83,12 +83,7 @@ def test_the_artefact_has_the_report_and_what_other_programs_read(
     uploaded = {path.name for path in (runner.artifacts / "pagecage").iterdir()}
     bundle = f"{Path(finished.outputs['run']).name}.pagecage.zip"
     assert uploaded == {
-        "report.html",
-        "baseline.json",
-        "run.md",
-        "junit.xml",
-        "metrics.txt",
-        bundle,
+        *("report.html", "baseline.json", "run.md", "junit.xml", "metrics.txt", bundle),
     }
     assert finished.outputs["report"].startswith(str(runner.files / "temp"))
 

@@ -89,7 +89,7 @@ def test_gitlab_includes_the_job_and_replaces_no_pipeline(repository: Path, path
     assert init(path, repository, "--ci", "gitlab", "--name", "one", "--", "true").ok
     pipeline = repository / ".gitlab-ci.yml"
     for file in (pipeline, repository / ".gitlab/pagecage-one.yml"):
-        schema = [BIN / "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", file]
+        schema = (BIN / "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", file)
         assert run(schema, check=False).ok, file
     assert yaml.safe_load(pipeline.read_text()) == {
         "include": [{"local": "/.gitlab/pagecage-one.yml"}]

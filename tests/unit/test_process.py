@@ -154,13 +154,8 @@ def test_tools_are_looked_for_in_one_place() -> None:
     nothing else.
     """
     typed = {
-        "process.py",
-        "cli/cold.py",
-        "cli/replay_plan.py",
-        "runner/uploads.py",
-        "agent/programs/command.py",
-        "agent/session.py",
-        "agent/prepared_data.py",
+        *("process.py", "cli/cold.py", "cli/replay_plan.py", "runner/uploads.py"),
+        *("agent/programs/command.py", "agent/session.py", "agent/prepared_data.py"),
     }
     package = ROOT / "pagecage"
     found = {

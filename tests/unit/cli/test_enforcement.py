@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage, Enforcer, SnapshotRestore, VolumeSimulation
+from pagecage.model.json_codec import JsonView
 from pagecage.planning.plan import Plan
 from pagecage.planning.size import fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
@@ -112,7 +112,7 @@ class Asked:
         self.questions.append(question)
         return bool(self._answer)
 
-    def about(self, plan: Plan, *, yes: bool = False) -> dict[str, Any] | None:
+    def about(self, plan: Plan, *, yes: bool = False) -> JsonView | None:
         ask_before_queue_settings(plan, self.host, yes, self.said.append)
         return self.host.own_disk
 

@@ -180,8 +180,9 @@ def hints() -> Iterator[str]:
         tree = ast.parse(path.read_text())
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if is_text and id(node) not in told and path.name != "fixes.py":
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            if id(node) not in told and path.name != "fixes.py":
                 yield node.value
     for path in files(ROOT / "ansible/roles", ".yml"):
         yield from re.findall(r"Fix: ([^\n]*)", path.read_text())

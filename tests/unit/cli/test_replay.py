@@ -25,30 +25,9 @@ WORDS = {
     "sh -c 'a && b'": ("sh", "-c", "a && b"),
 }
 SHELL = (
-    "a && b",
-    "a | b",
-    "a; b",
-    "a & b",
-    "a > b",
-    "a < b",
-    "echo $(id)",
-    'echo "$(id)"',
-    "echo `id`",
-    'echo "`id`"',
-    "echo $HOME",
-    'echo "x $HOME"',
-    "ls *.txt",
-    "ls a?",
-    "ls [ab]",
-    "(a)",
-    "a\nb",
-    "ls ~",
-    "ls ~/x",
-    "A=1 b",
-    r'echo "a\$b"',
-    "a \\\nb",
-    "! a",
-    "a # b",
+    *("a && b", "a | b", "a; b", "a & b", "a > b", "a < b", "echo $(id)", 'echo "$(id)"'),
+    *("echo `id`", 'echo "`id`"', "echo $HOME", 'echo "x $HOME"', "ls *.txt", "ls a?", "ls [ab]"),
+    *("(a)", "a\nb", "ls ~", "ls ~/x", "A=1 b", r'echo "a\$b"', "a \\\nb", "! a", "a # b"),
 )
 
 
@@ -89,16 +68,9 @@ def test_what_needs_no_shell_is_split_as_a_shell_splits_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "true && touch outside",
-        "true | touch outside",
-        "true; touch outside",
-        "echo $(touch outside)",
-        "echo `touch outside`",
-        'echo "$(touch outside)" \'',
-        "a'; touch outside; '",
-        "$(touch outside)",
-        "$(shell touch outside)",
-        "echo $HOME $$",
+        *("true && touch outside", "true | touch outside", "true; touch outside"),
+        *("echo $(touch outside)", "echo `touch outside`", 'echo "$(touch outside)" \''),
+        *("a'; touch outside; '", "$(touch outside)", "$(shell touch outside)", "echo $HOME $$"),
     ],
 )
 def test_make_replay_passes_the_text_on_and_runs_nothing_of_it(tmp_path: Path, text: str) -> None:
@@ -106,7 +78,14 @@ def test_make_replay_passes_the_text_on_and_runs_nothing_of_it(tmp_path: Path, t
     recorder.write_text('#!/bin/sh\nprintf "%s\\0" "$@" > "$RECORDED"\n')
     recorder.chmod(0o755)
     environment = {**os.environ, "RECORDED": str(tmp_path / "got")}
-    argv = ["make", "-s", "-f", ROOT / "Makefile", "replay", f"pagecage={recorder}"]
+    argv: list[str | Path] = [
+        "make",
+        "-s",
+        "-f",
+        ROOT / "Makefile",
+        "replay",
+        f"pagecage={recorder}",
+    ]
     argv += ["--old-file=ready", "-C", tmp_path, "CAGE=customer", f"CMD={text}"]
     subprocess.run(argv, env=environment, check=True, capture_output=True, timeout=60)
     got = (tmp_path / "got").read_text().split("\0")[:-1]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli.options import ReplayOptions
-from pagecage.cli.replay_plan import ServiceOptions, parse_metric, server_and_load
+from pagecage.cli.options import ReplayOptions, ServiceOptions
+from pagecage.cli.replay_plan import parse_metric, server_and_load
 from pagecage.errors import PagecageError
 from pagecage.model.services import MetricPattern, ServiceSpec
 
-SERVER = {"serve": "sh -c 'serve it'", "load": "drive 'x y'"}
+SERVER = ServiceOptions(serve="sh -c 'serve it'", load="drive 'x y'")
 SERVING = ReplayOptions(ready_port=80)
 
 
@@ -49,8 +51,8 @@ def test_any_text_is_a_metric_or_is_refused(text: str) -> None:
 
 
 def test_a_server_and_its_load() -> None:
-    options = ServiceOptions(
-        **SERVER, warm_up=60.0, settle=0.5, ready_timeout=30.0, metric=("a=(.)", "b=(.)")
+    options = replace(
+        SERVER, warm_up=60.0, settle=0.5, ready_timeout=30.0, metric=("a=(.)", "b=(.)")
     )
     argv, service = server_and_load(options, (), SERVING)
     assert argv == ("sh", "-c", "serve it")
@@ -65,31 +67,31 @@ def test_a_command_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "says", "hint"),
     [
-        ({"load": "x"}, "--load applies only to a server", "--serve"),
-        ({"stop_signal": "INT"}, "--stop-signal applies only to a server", "--serve"),
-        ({"warm_up": 1.0}, "--warm-up applies only to a server", "--serve"),
-        ({"serve": "x"}, "--serve needs the load", "--load"),
-        ({"serve": "'x", "load": "y"}, "no closing quotation", "close each"),
-        ({"serve": "x", "load": " "}, "--load: ' ' is not a command", "--load"),
-        (SERVER | {"metric": ("([0-9]+)",)}, "has no name", "(?P<p99_ms>"),
-        (SERVER | {"metric": ("tps = [0-9]+",)}, "has no groups", "tps = ("),
-        (SERVER | {"metric": ("a=(.)", "a: (.)")}, "two metrics are named a", "(?P<name>"),
-        (SERVER | {"metric": ("start_seconds=(.)",)}, "is a response of every trial", "(?P<"),
-        (SERVER | {"metric": ("wall_seconds=(.)",)}, "is a response of every trial", "(?P<"),
+        (ServiceOptions(load="x"), "--load applies only to a server", "--serve"),
+        (ServiceOptions(stop_signal="INT"), "--stop-signal applies only to a server", "--serve"),
+        (ServiceOptions(warm_up=1.0), "--warm-up applies only to a server", "--serve"),
+        (ServiceOptions(serve="x"), "--serve needs the load", "--load"),
+        (ServiceOptions(serve="'x", load="y"), "no closing quotation", "close each"),
+        (ServiceOptions(serve="x", load=" "), "--load: ' ' is not a command", "--load"),
+        (replace(SERVER, metric=("([0-9]+)",)), "has no name", "(?P<p99_ms>"),
+        (replace(SERVER, metric=("tps = [0-9]+",)), "has no groups", "tps = ("),
+        (replace(SERVER, metric=("a=(.)", "a: (.)")), "two metrics are named a", "(?P<name>"),
+        (replace(SERVER, metric=("start_seconds=(.)",)), "is a response of every trial", "(?P<"),
+        (replace(SERVER, metric=("wall_seconds=(.)",)), "is a response of every trial", "(?P<"),
     ],
 )
-def test_what_is_refused(options: dict[str, object], says: str, hint: str) -> None:
+def test_what_is_refused(options: ServiceOptions, says: str, hint: str) -> None:
     with pytest.raises(PagecageError) as caught:
-        server_and_load(ServiceOptions(**options), (), SERVING)  # type: ignore[arg-type]
+        server_and_load(options, (), SERVING)
     assert says in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_a_server_that_cannot_be_seen_serving_is_refused() -> None:
     with pytest.raises(PagecageError, match="needs a sign that the server serves"):
-        server_and_load(ServiceOptions(**SERVER), (), ReplayOptions())
+        server_and_load(SERVER, (), ReplayOptions())
 
 
 def test_a_server_and_a_command_are_refused() -> None:
     with pytest.raises(PagecageError, match="a server and a command 'a b'"):
-        server_and_load(ServiceOptions(**SERVER), ("a", "b"), SERVING)
+        server_and_load(SERVER, ("a", "b"), SERVING)

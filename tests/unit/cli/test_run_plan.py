@@ -26,6 +26,7 @@ from pagecage.planning.plan import (
     with_driver,
 )
 from pagecage.units import parse_size_bytes
+from pagecage.version import VERSION
 from tests.builders.facts import FIT, NO_MANAGER, USER, facts
 from tests.builders.plans import BASE, CAGES, CHOICES, level_table
 from tests.fake_host.hosts import TestHost
@@ -253,11 +254,7 @@ def test_the_harness_names_its_revision() -> None:
 
 def test_a_copy_where_there_is_no_git_has_a_version_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert run_plan.harness() == {
-        "version": run_plan.VERSION,
-        "git_revision": None,
-        "git_dirty": None,
-    }
+    assert run_plan.harness() == {"version": VERSION, "git_revision": None, "git_dirty": None}
 
 
 def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:

@@ -258,8 +258,8 @@ def most_of(kind: VolumeType, size_bytes: int) -> VolumeRequest:
 def requested(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, VolumeRequest]:
     """Return the type and the request that a row's volume_type stands for."""
     if name in AS_BOUGHT:
-        kind, bought = AS_BOUGHT[name]
-        return kind_of(provider, kind), VolumeRequest(size_bytes, bought.iops, bought.throughput)
+        sold, bought = AS_BOUGHT[name]
+        return kind_of(provider, sold), VolumeRequest(size_bytes, bought.iops, bought.throughput)
     base = re.sub(r"-(max|max-80k)$", "", name)
     if tier := re.fullmatch(
         r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base
@@ -281,8 +281,10 @@ def limits_of(row: dict[str, str]) -> tuple[VolumeLimits, VolumeType | None, Ins
     name, _, machine = name.partition("@")
     kind, order = requested(provider, name, int(float(row["size_gib"]) * GIB))
     volume = volume_limits(kind, order)
-    instance = find_instance(provider, kind, MACHINES.get(machine, machine)) if machine else None
-    return (attached(volume, instance) if instance else volume), kind, instance
+    if not machine:
+        return volume, kind, None
+    instance = find_instance(provider, kind, MACHINES.get(machine, machine))
+    return attached(volume, instance), kind, instance
 
 
 def lasting(layers: tuple[LimitLayer, ...]) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -159,42 +160,47 @@ def test_scaling_changes_speeds_and_not_times(stack: list[LimitLayer], factor: F
     ]
 
 
+Exact = Fraction | int
+"""An exact number; a literal is an int."""
+
+
+def steps(stack: Sequence[LimitLayer], start: str = "full") -> list[tuple[Exact, Exact | None]]:
+    """Return the rate and the seconds of each period."""
+    return [(period.rate, period.seconds) for period in rate_periods(stack, start)]
+
+
+def setters(stack: Sequence[LimitLayer]) -> list[tuple[str, Exact]]:
+    """Return each period's rate and the layer that sets it."""
+    return [(period.by, period.rate) for period in rate_periods(stack)]
+
+
 def test_the_test_bucket_drains_in_twenty_seconds() -> None:
     bucket = LimitLayer("x", Fraction(100), Fraction(1000), Fraction(18000))
-    assert [(p.rate, p.seconds) for p in rate_periods([bucket])] == [(1000, 20), (100, None)]
-    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "half")] == [
-        (1000, 10),
-        (100, None),
-    ]
-    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "drained")] == [(100, None)]
+    assert steps([bucket]) == [(1000, 20), (100, None)]
+    assert steps([bucket], "half") == [(1000, 10), (100, None)]
+    assert steps([bucket], "drained") == [(100, None)]
 
 
 def test_two_buckets_drain_one_after_the_other() -> None:
     volume = LimitLayer("volume", Fraction(100), Fraction(300), Fraction(2000))
     machine = LimitLayer("machine", Fraction(50), Fraction(1000), Fraction(5000))
-    found = [(p.rate, p.by, p.seconds, p.credits_of) for p in rate_periods([volume, machine])]
     # 10 s at 300 use 2500 of the machine's 5000; the rest lasts 50 s at 100.
-    assert found == [
-        (300, "volume", 10, "volume"),
-        (100, "volume", 50, "machine"),
-        (50, "machine", None, ""),
-    ]
+    assert steps([volume, machine]) == [(300, 10), (100, 50), (50, None)]
+    found = [(period.by, period.credits_of) for period in rate_periods([volume, machine])]
+    assert found == [("volume", "volume"), ("volume", "machine"), ("machine", "")]
 
 
 def test_a_burst_without_a_bucket_never_ends() -> None:
     endless = LimitLayer("x", Fraction(100), Fraction(1000))
-    assert [(p.rate, p.seconds) for p in rate_periods([endless], "drained")] == [(1000, None)]
+    assert steps([endless], "drained") == [(1000, None)]
     assert rate_periods([]) == ()
 
 
 def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
     """The instance limits a gp3 of 125 MiB/s on an m7i.large once its burst is spent."""
     made = profile("aws-gp3", VolumeRequest(500 * GIB), "m7i.large")
-    bandwidth = rate_periods(made.limits.read_bandwidth)
-    assert [(phase.by, phase.rate) for phase in bandwidth] == [
-        ("aws-gp3", 125 * MIB),
-        ("m7i.large", 81_250_000),
-    ]
+    bandwidth = setters(made.limits.read_bandwidth)
+    assert bandwidth == [("aws-gp3", 125 * MIB), ("m7i.large", 81_250_000)]
     assert rate_periods(made.limits.read_iops)[-1].by == "aws-gp3"
     assert (made.memory_bytes, made.memory_by) == (8 * GIB, "m7i.large")
 
@@ -437,10 +443,7 @@ def test_a_cage_that_a_volume_enforces_shows_its_layers() -> None:
     assert [layer.base for layer in shown.limits.read_iops] == [5], "a cgroup has no layers"
     volume = replace(cage, enforced_by="volume")
     shown = profile_of_cage(volume, None)
-    assert [(p.rate, p.by) for p in rate_periods(shown.limits.read_iops)] == [
-        (300, "volume"),
-        (200, "instance"),
-    ]
+    assert setters(shown.limits.read_iops) == [("volume", 300), ("instance", 200)]
     assert [layer.by for layer in shown.limits.write_iops] == ["volume"]
     assert (shown.cage, shown.is_volume) == (volume, True)
 

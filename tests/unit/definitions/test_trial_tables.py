@@ -9,6 +9,7 @@ import pytest
 
 from pagecage.agent.preview import trial_commands
 from pagecage.definitions.cage_file import DatasetFraction
+from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
@@ -35,7 +36,7 @@ def level(text: str) -> str:
     return EXPERIMENT.replace(LEVEL, f"{LEVEL}\n{text}")
 
 
-def written(top: Path, text: str):
+def written(top: Path, text: str) -> Experiment:
     (top / "experiments/asked.toml").write_text(text)
     return definitions(top).experiment("asked")
 
@@ -202,24 +203,13 @@ def test_a_definition_may_have_further_tables(top: Path) -> None:
 
 def test_programs_are_named_after_their_folders(tmp_path: Path) -> None:
     for name in (
-        "pcread/src/main.rs",
-        "contract/src/lib.rs",
-        "pcscan/src/main.rs",
-        "c/pcscan/main.c",
-        "c/pcappend/main.c",
-        "c/pclog/append.c",
-        "python/pcscan.py",
-        "java/PcIndex.java",
+        *("pcread/src/main.rs", "contract/src/lib.rs", "pcscan/src/main.rs", "c/pcscan/main.c"),
+        *("c/pcappend/main.c", "c/pclog/append.c", "python/pcscan.py", "java/PcIndex.java"),
     ):
         (tmp_path / "workloads" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "workloads" / name).touch()
     assert known_programs(tmp_path) == [
-        "pcappend",
-        "pcindex-java",
-        "pcread",
-        "pcscan",
-        "pcscan-c",
-        "pcscan-python",
+        *("pcappend", "pcindex-java", "pcread", "pcscan", "pcscan-c", "pcscan-python"),
     ]
 
 

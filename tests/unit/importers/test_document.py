@@ -42,7 +42,13 @@ counts = st.integers(1, 10**6)
         ("1G500M", None, None, 1_598_029_824, 1_500_000_000),
     ],
 )
-def test_a_suffix_means_what_its_tool_defines(written, kubernetes, docker, memory, io) -> None:
+def test_a_suffix_means_what_its_tool_defines(
+    written: str,
+    kubernetes: Decimal | int | None,
+    docker: int | None,
+    memory: int | None,
+    io: int | None,
+) -> None:
     readers = (
         kubernetes_quantity,
         docker_bytes,
@@ -134,11 +140,7 @@ def test_a_size_of_a_cage_file_is_exact(count: int) -> None:
 
 def test_sizes_of_the_cloud_keep_their_unit() -> None:
     assert [exact_size(n) for n in (512 << 20, 20_000_000, 131_072_000, 500 << 30, 1001)] == [
-        "512MiB",
-        "20MB",
-        "125MiB",
-        "500GiB",
-        "1001B",
+        *("512MiB", "20MB", "125MiB", "500GiB", "1001B"),
     ]
 
 

@@ -43,10 +43,7 @@ def test_a_pod_of_several_containers() -> None:
     found = fixture("pod.yaml", "db")
     assert limits(found) == {"MemoryMax": "4GiB", "CPUQuota": 200}
     for word in (
-        "ephemeral-storage",
-        "volume data",
-        "describe-volumes",
-        "volume run in memory",
+        *("ephemeral-storage", "volume data", "describe-volumes", "volume run in memory"),
         "container exporter",
     ):
         assert word in unsupported(found)
@@ -196,13 +193,7 @@ def test_aws_volumes() -> None:
     gp3 = fixture("describe-volumes.json", "vol-0000000000000001a")
     assert gp3.volume is not None
     assert gp3.volume.command()[3:] == [
-        "aws-gp3",
-        "--size",
-        "500GiB",
-        "--iops",
-        "6000",
-        "--throughput",
-        "250",
+        *("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"),
     ]
     assert "--instance" in unsupported(gp3)
     gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
@@ -236,13 +227,7 @@ def test_gcloud_disk() -> None:
         for offer in provider.types
     }
     assert found.volume.command()[3:] == [
-        "gcp-hyperdisk-balanced",
-        "--size",
-        "500GiB",
-        "--iops",
-        "6000",
-        "--throughput",
-        "300",
+        *("gcp-hyperdisk-balanced", "--size", "500GiB", "--iops", "6000", "--throughput", "300"),
     ]
     assert "share" in unsupported(found)
 
@@ -383,27 +368,12 @@ def test_bad_input_is_one_sentence(text: str, message: str) -> None:
 
 KEYS = [
     *(
-        "HostConfig",
-        "Id",
-        "Memory",
-        "BlkioDeviceReadBps",
-        "services",
-        "mem_limit",
-        "deploy",
-        "resources",
-        "limits",
+        *("HostConfig", "Id", "Memory", "BlkioDeviceReadBps", "services", "mem_limit", "deploy"),
+        *("resources", "limits"),
     ),
     *(
-        "memory",
-        "cpu",
-        "apiVersion",
-        "kind",
-        "spec",
-        "items",
-        "containers",
-        "Volumes",
-        "VolumeType",
-        "Size",
+        *("memory", "cpu", "apiVersion", "kind", "spec", "items", "containers", "Volumes"),
+        *("VolumeType", "Size"),
     ),
     *("sizeGb", "type", "sku", "diskSizeGb", "summary", "probe_version", "phases", "a"),
 ]

@@ -32,7 +32,7 @@ def changed(kind: str, change: Any) -> str:
                 continue
             change(one)
         kept.append(one)
-    return yaml.safe_dump_all(kept)
+    return str(yaml.safe_dump_all(kept))
 
 
 def reason(text: str, name: str, *picks: str) -> str:
@@ -251,14 +251,14 @@ def test_a_guaranteed_pod_has_none() -> None:
     found = read(pod(same, same), memory_qos=0.5)
     assert (high_of(found), reasons(found)) == (None, [])
     assert high_of(read(pod({}, same), memory_qos=0.5)) is None, "requests default to limits"
-    whole = {"resources": {"limits": same, "requests": same}}
-    assert high_of(read(pod(*HALF, **whole), memory_qos=0.5)) is None
+    whole = pod(*HALF, resources={"limits": same, "requests": same})
+    assert high_of(read(whole, memory_qos=0.5)) is None
     burstable = pod(*HALF, initContainers=[{"name": "init"}])
     assert high_of(read(burstable, memory_qos=0.5)) == "750MiB"
 
 
 def test_a_container_without_a_limit_is_held_by_its_node() -> None:
-    unlimited = ({"memory": "1Gi"}, {})
+    unlimited: tuple[dict[str, str], dict[str, str]] = ({"memory": "1Gi"}, {})
     found = read(pod(*unlimited), memory_qos=0.5)
     assert (high_of(found), len(reasons(found))) == (None, 1)
     assert "add kubectl get node" in reasons(found)[0]

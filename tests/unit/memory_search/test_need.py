@@ -239,10 +239,18 @@ def test_without_a_time_of_the_reference_only_refaults_are_searched() -> None:
     assert told[0].startswith("The need by time cannot be told")
 
 
-@pytest.mark.parametrize("lacks", ["refaults", "peak_bytes"])
-def test_without_a_counter_nothing_is_said(lacks: str) -> None:
+def without_refaults(trial: MemoryTrial) -> MemoryTrial:
+    return replace(trial, refaults=None)
+
+
+def without_peak(trial: MemoryTrial) -> MemoryTrial:
+    return replace(trial, peak_bytes=None)
+
+
+@pytest.mark.parametrize("lacking", [without_refaults, without_peak])
+def test_without_a_counter_nothing_is_said(lacking: Callable[[MemoryTrial], MemoryTrial]) -> None:
     program = Program(40, 400)
-    measured, rounds = searched(lambda limit, _: replace(program.trial(limit, 0), **{lacks: None}))
+    measured, rounds = searched(lambda limit, _: lacking(program.trial(limit, 0)))
     assert answer_of(RULE, measured) is None
     assert rounds <= 1
 

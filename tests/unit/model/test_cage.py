@@ -79,14 +79,9 @@ ACCOUNTING = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
 
 def test_systemd_gets_plain_numbers_and_one_path_of_the_disk() -> None:
     assert property_arguments(FULL, "/dev/vdb") == [
-        *ACCOUNTING,
-        "MemoryMax=10000000",
-        "MemorySwapMax=0",
-        "IOReadBandwidthMax=/dev/vdb 20000000",
-        "IOReadIOPSMax=/dev/vdb 500",
-        "IOWriteBandwidthMax=/dev/vdb 30000000",
-        "IOWriteIOPSMax=/dev/vdb 600",
-        "CPUQuota=50%",
+        *(*ACCOUNTING, "MemoryMax=10000000", "MemorySwapMax=0"),
+        *("IOReadBandwidthMax=/dev/vdb 20000000", "IOReadIOPSMax=/dev/vdb 500"),
+        *("IOWriteBandwidthMax=/dev/vdb 30000000", "IOWriteIOPSMax=/dev/vdb 600", "CPUQuota=50%"),
     ]
 
 
@@ -193,49 +188,49 @@ def driven(meter: LimitMeter, seconds: float, reads: float, writes: float) -> di
     return {key: count / (ticks - ticks // 2) / TICK for key, count in through.items()}
 
 
-def test_one_active_direction_has_the_full_limit():
+def test_one_active_direction_has_the_full_limit() -> None:
     assert split(LIMIT, {"read": 400, "write": 0}) == {"read": 400, "write": LIMIT // 2}
     meter = meter_of()
     assert driven(meter, 10, reads=1000, writes=0) == {"rios": pytest.approx(LIMIT), "wios": 0}
     assert meter.wanted() == {"IOReadIOPSMax": LIMIT, "IOWriteIOPSMax": LIMIT}
 
 
-def test_two_busy_directions_have_half_each():
+def test_two_busy_directions_have_half_each() -> None:
     through = driven(meter_of(), 20, reads=1000, writes=1000)
     assert through["rios"] == through["wios"] == pytest.approx(LIMIT / 2, rel=0.03)
 
 
-def test_a_light_direction_leaves_the_rest_to_the_other():
+def test_a_light_direction_leaves_the_rest_to_the_other() -> None:
     through = driven(meter_of(), 20, reads=1000, writes=60)
     assert through["wios"] == pytest.approx(60, rel=0.02)
     assert 0.85 * LIMIT < sum(through.values()) <= 1.01 * LIMIT
 
 
 @given(st.floats(1, 2000), st.floats(1, 2000))
-def test_both_together_keep_to_the_limit(reads: float, writes: float):
+def test_both_together_keep_to_the_limit(reads: float, writes: float) -> None:
     assert sum(driven(meter_of(), 20, reads, writes).values()) <= 1.02 * LIMIT
 
 
-def test_a_burst_is_shared_too_until_it_is_drained():
+def test_a_burst_is_shared_too_until_it_is_drained() -> None:
     meter = meter_of(burst=BurstCredits("full", iops=CreditBucket(4000, 20_000)))
     for seconds, rate in ((4, 4000), (20, LIMIT)):
         through = driven(meter, seconds, reads=9000, writes=9000)
         assert sum(through.values()) == pytest.approx(rate, rel=0.05)
 
 
-def test_debts_are_paid_back_from_half_of_the_limit_at_most():
+def test_debts_are_paid_back_from_half_of_the_limit_at_most() -> None:
     assert less_debt(LIMIT, 0, 0.5) == LIMIT
     assert less_debt(LIMIT, LIMIT / PARTS / 2, 0.5) == LIMIT * (PARTS - 1) / PARTS
     assert less_debt(LIMIT, 10 * LIMIT, 0.5) == LIMIT / 2
 
 
-def test_separate_limits_have_no_meter():
+def test_separate_limits_have_no_meter() -> None:
     assert list(meters(Cage("c", BOTH))) == []
     for limits in ({"IOReadIOPSMax": 400}, {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}):
         assert list(meters(Cage("c", limits, accounting=COMBINED))) == []
 
 
-def test_limits_between_base_and_burst_are_distinct_in_the_kernel():
+def test_limits_between_base_and_burst_are_distinct_in_the_kernel() -> None:
     meter = LimitMeter("iops", {"IOReadIOPSMax": "rios"}, filled(35, 300, 10, "half"))
     assert (meter.bucket.cap, meter.wanted()) == (44, {"IOReadIOPSMax": 40})
     meter.charge({"rios": 4}, 0.0)
@@ -261,7 +256,7 @@ def drained(
     return bucket, through
 
 
-def test_a_full_bucket_bursts_for_twenty_seconds():
+def test_a_full_bucket_bursts_for_twenty_seconds() -> None:
     bucket, through = drained(small(), 30)
     assert sum(through[:190]) == pytest.approx(1000 * 19, rel=0.01)
     assert sum(through[:200]) == pytest.approx(1000 * 20, rel=0.05)
@@ -272,36 +267,36 @@ def test_a_full_bucket_bursts_for_twenty_seconds():
     assert bucket.credits < 100
 
 
-def test_an_empty_bucket_is_full_again_after_three_minutes_of_rest():
+def test_an_empty_bucket_is_full_again_after_three_minutes_of_rest() -> None:
     assert drained(small("drained"), 180, demand=0)[0].credits == pytest.approx(18_000)
     assert drained(small("drained"), 170, demand=0)[0].credits < 18_000
 
 
-def test_half_a_bucket_bursts_half_as_long():
+def test_half_a_bucket_bursts_half_as_long() -> None:
     bucket, through = drained(small("half"), 10)
     assert sum(through) == pytest.approx(10_000, rel=0.02)
     assert bucket.cap < 1000
 
 
-def test_a_drained_bucket_leaves_the_base():
+def test_a_drained_bucket_leaves_the_base() -> None:
     _, through = drained(small("drained"), 10)
     assert set(through) == {10.0}
 
 
-def test_unused_base_becomes_a_small_burst():
+def test_unused_base_becomes_a_small_burst() -> None:
     bucket, _ = drained(small("drained"), 60, demand=50)
     assert bucket.credits == pytest.approx(3000)
     assert bucket.cap == 1000
 
 
-def test_excess_use_is_paid_back_first():
+def test_excess_use_is_paid_back_first() -> None:
     bucket = small("drained").after(500, 1)
     assert bucket.credits == -400
     assert bucket.after(0, 2).cap == 100
     assert bucket.after(0, 5).cap > 100
 
 
-def test_the_least_time_spends_the_credits_first():
+def test_the_least_time_spends_the_credits_first() -> None:
     assert small().least_seconds(10_000) == pytest.approx(10)
     assert small().least_seconds(20_000) == pytest.approx(20)
     assert small().least_seconds(21_000) == pytest.approx(30)
@@ -318,7 +313,9 @@ buckets = st.builds(
 
 
 @given(buckets, st.lists(st.floats(0, 1e9), max_size=50))
-def test_credits_never_exceed_the_capacity_and_caps_stay_between_base_and_burst(bucket, demands):
+def test_credits_never_exceed_the_capacity_and_caps_stay_between_base_and_burst(
+    bucket: TokenBucket, demands: list[float]
+) -> None:
     for demand in demands:
         assert bucket.credits <= bucket.capacity
         assert bucket.base / STEP <= bucket.cap + 1
@@ -327,7 +324,7 @@ def test_credits_never_exceed_the_capacity_and_caps_stay_between_base_and_burst(
 
 
 @given(buckets, st.lists(st.floats(0, 1e9), min_size=1, max_size=50))
-def test_use_never_exceeds_credits_and_base(bucket, demands):
+def test_use_never_exceeds_credits_and_base(bucket: TokenBucket, demands: list[float]) -> None:
     through, seconds, before = 0.0, 0.0, bucket
     for demand in demands:
         used = min(demand, bucket.cap) * TICK

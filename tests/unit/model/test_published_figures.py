@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
     FILE,
@@ -52,7 +53,7 @@ def rows(top: Path) -> Path:
     return top
 
 
-def claims_of(top: Path, text: str):
+def claims_of(top: Path, text: str) -> Experiment:
     (top / "experiments/asked.toml").write_text(EXPERIMENT + text)
     return definitions(top).experiment("asked")
 

@@ -261,10 +261,7 @@ def test_one_size_holds_for_all(latency: LatencyQuantiles, size_bytes: int) -> N
 
 
 def test_a_size_between_two_has_a_mean_between_theirs() -> None:
-    sizes = [
-        LatencyQuantiles(65_536, ((0.5, 1600.0),)),
-        LatencyQuantiles(4096, ((0.5, 400.0),)),
-    ]
+    sizes = [LatencyQuantiles(65_536, ((0.5, 1600.0),)), LatencyQuantiles(4096, ((0.5, 400.0),))]
     means = [mean_us_at_size(sizes, size) for size in (512, 4096, 16_384, 65_536, 2**20)]
     assert means == pytest.approx([400, 400, 800, 1600, 1600])
     assert mean_us_at_size([], 4096) == 0

@@ -218,10 +218,7 @@ def test_a_size_decides_whether_all_treatments_run() -> None:
     experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
     assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     assert len(selected(experiment, "full")) == 4
-    assert selected(experiment, "smoke", {"a": "2"}) == [
-        {"a": "2", "b": "x"},
-        {"a": "2", "b": "y"},
-    ]
+    assert selected(experiment, "smoke", {"a": "2"}) == [{"a": "2", "b": "x"}, {"a": "2", "b": "y"}]
     plan = plan_of(experiment)
     assert len(plan.trials) == 2 * CHOICES.repeats
     assert plan.document["treatments"] == "covering"
@@ -294,7 +291,7 @@ def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
         "a": {
             "x": level_table("--ops", "{ops}", dirty_bytes="8MiB"),
             "y": level_table(cage="{narrow}", dirty_background_bytes="5B"),
-        },
+        }
     }
     small = size_table(places={"ops": 100, "narrow": "tight"}, writes="1GiB")
     experiment = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,7 @@ from pagecage.model.cage import Cage
 from pagecage.model.json_codec import from_json, to_json
 from pagecage.model.record import append_record, read_records
 from pagecage.model.services import MetricPattern, ServiceSpec
-from pagecage.model.trial import (
-    CommandSpec,
-    ImageSpec,
-    trial_from_json,
-    trial_to_json,
-)
+from pagecage.model.trial import CommandSpec, ImageSpec, trial_from_json, trial_to_json
 from pagecage.planning.plan import PlanOptions, make_plan, make_trials
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from pagecage.process import run
@@ -128,9 +123,14 @@ commands = st.builds(
 )
 
 
-@given(st.none() | commands)
-def test_a_command_survives_json(command: CommandSpec | None) -> None:
-    assert from_json(CommandSpec | None, to_json(command)) == command
+@dataclass(frozen=True)
+class Holder:
+    command: CommandSpec | None
+
+
+@given(st.builds(Holder, st.none() | commands))
+def test_a_command_survives_json(holder: Holder) -> None:
+    assert from_json(Holder, to_json(holder)) == holder
 
 
 class TestCarried:

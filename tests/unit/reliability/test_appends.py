@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from reliability.bench.appends import MATCHES, PAIRS, Match, compare
+from reliability.bench.appends import MATCHES, PAIRS, Match, Pcappend, compare
 
 MATCH = Match("log / write", ("pclog",), ("write",), ("--procs", "4", "--bytes", "1"), 4.0)
 
 
-def runs_of(seconds: Mapping[str, float], order: list[str]):
+def runs_of(seconds: Mapping[str, float], order: list[str]) -> Pcappend:
     def pcappend(*words: str) -> Mapping[str, float]:
         assert words[0] == "--method"
         assert words[-4:] == MATCH.load

@@ -163,7 +163,7 @@ def test_the_rate_is_fios_own(name: str, rate: float) -> None:
 
 
 def test_the_probe_drives_every_limit(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "resolve_disk", facts.resolve_disk)
+    monkeypatch.setattr(probe, "resolve_disk", vars(facts)["resolve_disk"])
     directory = machine.data / "probed"
     directory.mkdir()
     found = probe.probe(directory, user=False)

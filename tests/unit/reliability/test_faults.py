@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.process import run
 from reliability.faults.injection import KILLED, TORN, Injection, Point, faults_at
 from reliability.faults.results import (
@@ -126,11 +127,11 @@ print(json.dumps({{"calls": [[p.call, p.target] for p in unharmed.trace],
 _WHOLE = "__import__('pagecage.whole_files').whole_files.write_whole(root / 'a', 'a text')"
 
 
-def judged(folder: Path, program: str) -> dict[str, dict[str, list[str]]]:
+def judged(folder: Path, program: str) -> Json:
     """Return the calls of a small program, and what every fault at them did."""
-    argv = [sys.executable, "-c", _CARELESS.format(program=program), folder]
+    argv = [sys.executable, "-c", _CARELESS.format(program=program), str(folder)]
     done = run(argv, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_seconds=300)
-    found: dict[str, dict[str, list[str]]] = json.loads(done.stdout)
+    found: Json = json.loads(done.stdout)
     return found
 
 

@@ -13,7 +13,6 @@ from reliability import campaign
 from reliability.campaign import (
     PAGE,
     RESULTS,
-    ROOT,
     SOURCES,
     code_of,
     code_state,
@@ -25,6 +24,7 @@ from reliability.campaign import (
     write_results,
 )
 from reliability.page import FILES, SUMMARIES
+from tests.tree import ROOT
 
 MOST_WORDS = 4000
 CODE, COMMIT = re.compile(r"[0-9a-f]{12}"), re.compile(r"[0-9a-f]{7,12}(\+changes)?")

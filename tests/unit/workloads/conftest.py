@@ -19,7 +19,14 @@ def pcappend_binary() -> Path:
     assert shutil.which("gcc"), "there is no gcc: make setup"
     out = ROOT / "build/c"
     out.mkdir(parents=True, exist_ok=True)
-    make = ["make", "-s", "-C", ROOT / "workloads/c", f"OUT={out}", out / "pcappend"]
+    make: list[str | Path] = [
+        "make",
+        "-s",
+        "-C",
+        ROOT / "workloads/c",
+        f"OUT={out}",
+        out / "pcappend",
+    ]
     subprocess.run(["flock", out, *make], check=True)
     return out / "pcappend"
 

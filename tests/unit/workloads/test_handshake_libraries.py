@@ -53,14 +53,9 @@ def c_message(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("message") / "message"
     sources = (Path(__file__).parent / "handshake_message.c", WORKLOADS / "c/pagecage_workload.c")
     flags = (
-        "-std=c11",
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Werror",
-        "-fsanitize=address,undefined",
+        *("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsanitize=address,undefined"),
     )
-    argv = ["gcc", *flags, f"-I{WORKLOADS / 'c'}", "-o", program, *sources]
+    argv: list[str | Path] = ["gcc", *flags, f"-I{WORKLOADS / 'c'}", "-o", program, *sources]
     subprocess.run(argv, check=True)
     return program
 

@@ -114,16 +114,7 @@ def test_a_full_disk_is_counted(pcappend: Program, method: str) -> None:
 
 def test_a_log_that_cannot_grow_is_counted(pcappend: Program) -> None:
     words = (
-        "--procs",
-        2,
-        "--ops",
-        1000,
-        "--bytes",
-        1000,
-        "--window",
-        "64K",
-        "--growth-bytes",
-        "64K",
+        *("--procs", 2, "--ops", 1000, "--bytes", 1000, "--window", "64K", "--growth-bytes", "64K"),
     )
     done = pcappend.run("pclog", *words, before=files_of(1_000_000))
     assert done.status == 1

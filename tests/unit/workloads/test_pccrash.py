@@ -13,20 +13,9 @@ from tests.tree import ROOT
 
 OUT = ROOT / "build/c"
 POINTS = [
-    "create_empty",
-    "create_sized",
-    "after_announce",
-    "after_reserve",
-    "after_publish",
-    "before_grow",
-    "after_grow",
-    "before_map",
-    "mid_copy",
-    "before_commit",
-    "after_commit",
-    "trim_announced",
-    "trim_truncating",
-    "in_recover",
+    *("create_empty", "create_sized", "after_announce", "after_reserve", "after_publish"),
+    *("before_grow", "after_grow", "before_map", "mid_copy", "before_commit", "after_commit"),
+    *("trim_announced", "trim_truncating", "in_recover"),
 ]
 
 
@@ -58,15 +47,7 @@ def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("point", POINTS)
 def test_nothing_is_lost(pccrash: str, tmp_path: Path, point: str, signal: str) -> None:
     words = (
-        "--dir",
-        tmp_path,
-        "--point",
-        point,
-        "--signal",
-        signal,
-        "--trials",
-        3,
-        "--no-handshake",
+        *("--dir", tmp_path, "--point", point, "--signal", signal, "--trials", 3, "--no-handshake"),
     )
     end = end_of(run(pccrash, *words))
     response = end["response"]
@@ -74,11 +55,7 @@ def test_nothing_is_lost(pccrash: str, tmp_path: Path, point: str, signal: str) 
     assert response["trials"] == 3
     assert response["records"] >= 3 * 3 * 200
     for name in (
-        "lost_records",
-        "doubled_records",
-        "torn_records",
-        "undecided_trials",
-        "stalled_trials",
+        *("lost_records", "doubled_records", "torn_records", "undecided_trials", "stalled_trials"),
     ):
         assert response[name] == 0, name
     if point in ("after_reserve", "after_publish", "mid_copy", "before_commit"):

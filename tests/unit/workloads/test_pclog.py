@@ -94,16 +94,8 @@ def seeds_of_real_logs(folder: Path) -> Path:
         logs = folder.parent / f"log-{number}"
         logs.mkdir()
         words = (
-            "--method",
-            "pclog",
-            "--framing",
-            "framed",
-            "--ops",
-            "5",
-            "--bytes",
-            length,
-            "--growth-bytes",
-            "4K",
+            *("--method", "pclog", "--framing", "framed", "--ops", "5", "--bytes", length),
+            *("--growth-bytes", "4K"),
         )
         argv = [str(OUT / "pcappend"), "--dir", str(logs), *words, "--keep", "--no-handshake"]
         subprocess.run(argv, check=True, capture_output=True)

@@ -32,7 +32,8 @@ def c_port(tmp_path_factory: pytest.TempPathFactory) -> Port:
 def port(request: pytest.FixtureRequest) -> Port:
     if request.param == "python":
         return [sys.executable, str(ROOT / "workloads/python/pcscan.py")]
-    return request.getfixturevalue("c_port")
+    built: Port = request.getfixturevalue("c_port")
+    return built
 
 
 @pytest.fixture
