@@ -231,7 +231,9 @@ class ExperimentFile(StrictTable):
         own = sorted({name for size in self.sizes.values() for name in size.places})
         known = (*PLACEHOLDERS, *own, *(["data"] if self.data else []))
         for name in re.findall(r"\{([a-z_]+)\}", argument):
-            if name not in known and is_strict:
+            # Only a workload's command is filled in with the folder of the definition's programs.
+            is_filled = name == "programs" and where.endswith("workload.arguments")
+            if name not in known and not is_filled and is_strict:
                 reason = f"{where}: there is no placeholder {{{name}}}; known: {', '.join(known)}"
                 raise ValueError(reason)
             if name == "files" and is_strict and argument != "{files}":
