@@ -52,7 +52,7 @@ def _stored(names: list[str]) -> Mapping[str, ExperimentSummary] | None:
     files = {name: TOP / _EXPERIMENTS / f"{name}.toml" for name in names}
     try:
         return {name: summary_of(tomllib.loads(path.read_text())) for name, path in files.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
 
 

@@ -122,8 +122,7 @@ def replay(
     dry_run
         Show the plan and its commands; start nothing
     """
-    require_before_command(cage, "CAGE", command)
-    command = _words(text, command)
+    command = _words(cage, text, command)
     gate.check(repeats=None if dry_run else options.repeats)
     cages = [*([cage] if cage is not None else []), *compared.others]
     has_control = not compared.no_control
@@ -146,7 +145,8 @@ def _run(plan: Plan, host: Host, found: FoundImage | None, gate: GateOptions, as
     return status or gate.judge(prepared.folder.path, to_stderr=as_json)
 
 
-def _words(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
+def _words(cage: str | None, text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
+    require_before_command(cage, "CAGE", command)
     if text is None:
         return command
     if command:

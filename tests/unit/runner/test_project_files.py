@@ -10,6 +10,7 @@ import pytest
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.project_writer import (
     FILES,
+    SLOW_DISK_FILE,
     TEMPLATES,
     experiment_text,
     template_experiment,
@@ -73,7 +74,7 @@ def workload(tmp_path: Path) -> Path:
     """Make a project with a workload of its own; return its program."""
     template = TEMPLATES["python"]
     texts = template_files(template, "mine", ROOT)
-    texts |= {name: text.encode() for name, text in FILES.items()}
+    texts |= {name: text.encode() for name, text in (FILES | SLOW_DISK_FILE).items()}
     texts["experiments/mine.toml"] = template_experiment(template, "mine").encode()
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
