@@ -11,7 +11,7 @@ import pytest
 
 from pagecage.cli.options import ReplayOptions
 from pagecage.cli.replay_plan import ImageOptions, plan_for_image
-from pagecage.planning.plan import plan_to_json
+from pagecage.model.plan import plan_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused
 

@@ -14,9 +14,9 @@ from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.linux.block_device import resolve_disk
 from pagecage.model.cage import MEMORY_EVENT, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import dilated
-from pagecage.planning.plan import Plan
 from pagecage.planning.size import each_disk, fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
 

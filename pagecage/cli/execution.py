@@ -39,8 +39,8 @@ from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.rounds import KEY, rule_of
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record
-from pagecage.planning.plan import Plan
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.campaign import Campaign, prepare

@@ -30,7 +30,8 @@ from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, find_group, ma
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
-from pagecage.planning.plan import Plan, plan_to_json, with_cage, with_ready_port
+from pagecage.model.plan import Plan, plan_to_json
+from pagecage.planning.plan import with_cage, with_ready_port
 from pagecage.planning.size import expected_seconds
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor

@@ -16,9 +16,9 @@ from pagecage.hosts.agent_package import is_foreign_target, require_native_targe
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.json_codec import JsonView
+from pagecage.model.plan import Plan
 from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan
 
 MakePlan = Callable[[Host], Plan]
 """Makes the plan of a run for a host. Raises PagecageError if the host cannot run it."""

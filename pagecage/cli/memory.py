@@ -21,7 +21,8 @@ from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.need import SearchRule, most_levels
 from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.planning.plan import Plan, plan_lines
+from pagecage.model.plan import Plan
+from pagecage.planning.plan import plan_lines
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.units import MIB, exact_size, parse_size_bytes
 from pagecage.whole_files import json_sha256

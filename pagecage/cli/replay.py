@@ -19,7 +19,7 @@ from pagecage.errors import EXIT_OK, PagecageError
 if TYPE_CHECKING:
     from pagecage.cli.execution import PreparedRun
     from pagecage.hosts.host import Host
-    from pagecage.planning.plan import Plan
+    from pagecage.model.plan import Plan
     from pagecage.runner.images import FoundImage
 
 _QUOTED = re.compile(r"'[^']*'|\\.|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)

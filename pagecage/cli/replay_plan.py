@@ -29,9 +29,10 @@ from pagecage.definitions.trial_tables import wrong_metric_name
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost, Host
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
 from pagecage.model.trial import DATA, IMAGE_DRIVERS, CommandSpec, TrialData
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.container_settings import (
     CAGE,

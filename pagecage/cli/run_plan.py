@@ -30,15 +30,14 @@ from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan, plan_to_json
 from pagecage.planning.plan import (
-    Plan,
     PlanOptions,
     check_levels,
     make_plan,
     make_trials,
     parse_treatment,
     plan_lines,
-    plan_to_json,
     with_cage,
     with_driver,
     with_ready_port,

@@ -31,7 +31,8 @@ from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
-from pagecage.planning.plan import Plan, parse_treatment, plan_lines
+from pagecage.model.plan import Plan
+from pagecage.planning.plan import parse_treatment, plan_lines
 from pagecage.planning.sweep import (
     LimitVariation,
     cages_of,

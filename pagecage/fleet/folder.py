@@ -11,7 +11,7 @@ from pathlib import Path
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.model import json_codec as codec
 from pagecage.model.json_codec import HOST, Json, from_line, require_identifiers
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from pagecage.runner.run_folder import RunFolder, path_exists, point_latest, run_paths
 from pagecage.whole_files import append_line, whole_folder
 

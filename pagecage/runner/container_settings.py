@@ -16,8 +16,8 @@ from pagecage.importers.compose import ComposeService, compose_variables, read_s
 from pagecage.importers.document import Document, read_document
 from pagecage.importers.result import ImportResult, Selection
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import BindMount, Variable
-from pagecage.planning.plan import Plan
 
 _MODES = {"ro": True, "rw": False}
 _LABELS = ("z", "Z", "cached", "delegated", "consistent")

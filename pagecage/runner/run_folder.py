@@ -14,10 +14,10 @@ from pathlib import Path
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.json_codec import JsonView, lines_of
+from pagecage.model.plan import Plan, plan_from_json, plan_to_json
 from pagecage.model.record import Record, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
-from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole

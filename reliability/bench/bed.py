@@ -19,8 +19,8 @@ from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Package, Trial, Workload
-from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.resource_needs import resource_needs

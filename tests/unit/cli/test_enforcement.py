@@ -16,7 +16,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage, Enforcer, SnapshotRestore, VolumeSimulation
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from pagecage.planning.size import fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
 from tests.builders.facts import facts

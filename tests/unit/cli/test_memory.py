@@ -15,7 +15,7 @@ from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.need import SearchRule
 from pagecage.memory_search.rounds import rule_of
 from pagecage.model.cage import Cage
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from pagecage.units import MIB
 
 

@@ -16,15 +16,8 @@ from pagecage.cli.run_plan import build_plan, check_options, choose_size
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage
-from pagecage.planning.plan import (
-    Plan,
-    check_levels,
-    make_trials,
-    plan_from_json,
-    plan_to_json,
-    with_cage,
-    with_driver,
-)
+from pagecage.model.plan import Plan, plan_from_json, plan_to_json
+from pagecage.planning.plan import check_levels, make_trials, with_cage, with_driver
 from pagecage.units import parse_size_bytes
 from tests.builders.facts import FIT, NO_MANAGER, USER, facts
 from tests.builders.plans import BASE, CAGES, CHOICES, level_table

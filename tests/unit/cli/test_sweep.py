@@ -14,7 +14,7 @@ from pagecage.cli.options import ReplayOptions
 from pagecage.cli.sweep import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 
 VARY = "IOReadIOPSMax=250,1000"
 

@@ -32,8 +32,8 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.image import GuestImage, read_recipe
 from pagecage.hosts.vm.qemu import Acceleration, machine_for, qemu_argv
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import SetupStep
-from pagecage.planning.plan import Plan
 from pagecage.process import run
 from pagecage.runner.images import ImageConfig, check_platform
 from tests.builders.facts import FIT
