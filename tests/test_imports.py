@@ -18,6 +18,7 @@ ORDER = (
     *(
         "version",
         "errors",
+        "terminal",
         "units",
         "checkout",
         "process",
@@ -29,10 +30,10 @@ ORDER = (
     "linux",
     "verdicts agent eviction",
     "definitions importers exporters bundle memory_search",
-    "planning cloud",
+    "cloud",
     "hosts verify",
     "runner",
-    "fleet",
+    "planning fleet",
     "cli",
 )
 AGENT_ORDER = (

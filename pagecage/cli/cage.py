@@ -9,15 +9,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli import cage_page
-from pagecage.cli.cage_choice import fixed_limits, named_profile, offers
 from pagecage.cli.cage_import import import_cage, save_profile
-from pagecage.cli.options import Positive, VolumeOptions, definitions, shown
-from pagecage.cli.output import Json, complain, examples, exclusive, notify
+from pagecage.cli.output import Json, examples, shown
 from pagecage.cloud.catalogue import offered_providers
 from pagecage.cloud.profile import LimitProfile, cage_of, describe_volume, profile_of_cage
-from pagecage.errors import EXIT_OK, PagecageError, nearest
+from pagecage.errors import EXIT_OK, PagecageError, exclusive, nearest
 from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
 from pagecage.exporters.formats import EXPORTERS, ToolName
+from pagecage.planning.cage_choice import fixed_limits, named_profile, offers
+from pagecage.planning.options import Positive, VolumeOptions, definitions
+from pagecage.terminal import complain, notify
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
 
 app = App(

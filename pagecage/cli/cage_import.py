@@ -13,26 +13,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import OWN
-from pagecage.cli.cage_choice import (
-    KnownVolume,
-    described_volume,
-    named_profile,
-    offers,
-    profile_cage,
-    read_text,
-)
 from pagecage.cli.cage_page import latency_sources
-from pagecage.cli.options import (
-    Duration,
-    Positive,
-    Share,
-    VolumeOptions,
-    definitions,
-    shown,
-    whole,
-    writing,
-)
-from pagecage.cli.output import Json
+from pagecage.cli.output import Json, shown, writing
 from pagecage.cloud.catalogue import catalogue_names
 from pagecage.cloud.profile import LimitProfile
 from pagecage.definitions.cage_file import cage_of_tables, check_disk_name
@@ -45,6 +27,15 @@ from pagecage.importers.result import (
     Selection,
 )
 from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits
+from pagecage.planning.cage_choice import (
+    KnownVolume,
+    described_volume,
+    named_profile,
+    offers,
+    profile_cage,
+    read_text,
+)
+from pagecage.planning.options import Duration, Positive, Share, VolumeOptions, definitions, whole
 from pagecage.units import exact_size
 
 CAGES = OWN / "cgroups"

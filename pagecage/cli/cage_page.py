@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.cli.cage_choice import cage_profile
 from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType
 from pagecage.cloud.formulas import Formula, LimitLayer, RatePeriod, rate_periods
 from pagecage.cloud.notes import notes
@@ -28,6 +27,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import LatencyQuantiles, cage_to_json
 from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import latency_at
+from pagecage.planning.cage_choice import cage_profile
 from pagecage.units import (
     exact_size,
     format_both_rates,

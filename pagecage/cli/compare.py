@@ -12,10 +12,11 @@ from typing import Annotated, TextIO
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.options import GATES, NewFile, Positive, given_options
-from pagecage.cli.output import OutputFormat, notify
+from pagecage.cli.output import OutputFormat
 from pagecage.cli.show import FailIf, Include, analysing, terminal_form
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.planning.options import GATES, NewFile, Positive, given_options
+from pagecage.terminal import notify
 from pagecage.verdicts.repeats import FEWEST_OF_GATE
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from pagecage.checkout import PROJECT, TOP
-from pagecage.cli.options import definitions
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import EXIT_OK
 from pagecage.model.json_codec import JsonView
+from pagecage.planning.options import definitions
 from pagecage.planning.plan import selected
 from pagecage.planning.size import LOAD_SECONDS, expected_trial_seconds
+from pagecage.terminal import notify
 from pagecage.units import format_seconds
 
 

@@ -17,9 +17,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from pagecage.cli.output import is_quiet
 from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
+from pagecage.terminal import is_quiet
 from pagecage.units import format_rate, format_seconds
 
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
+from pagecage.hosts.host import ASSUMED, DEFAULT_WINDOW_KIB, DiskSpeed
 from pagecage.model.cage import Cage
 from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
@@ -17,35 +18,9 @@ from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, form
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
 _LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
-_DEFAULT_WINDOW_KIB = 128  # the kernel's read-ahead
 _MOST_IN_FLIGHT = 16  # reads of threads beyond this number wait for each other
 
 
-@dataclass(frozen=True)
-class DiskSpeed:
-    """Rates of a disk: in order, and the seconds of single cold reads of 4 and of 128 KiB.
-
-    `trial_seconds` is what its machine takes for a trial besides the measured part.
-    """
-
-    read_bytes_per_second: float
-    write_bytes_per_second: float
-    block_seconds: float
-    window_seconds: float
-    trial_seconds: float = 0.2
-
-    def read_seconds(self, size_bytes: float) -> float:
-        """Return the time of one read, by the line through the two sizes that were measured."""
-        slope = (self.window_seconds - self.block_seconds) / (WINDOW_BYTES - BLOCK_BYTES)
-        return self.block_seconds + max(0.0, slope) * (size_bytes - BLOCK_BYTES)
-
-
-WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
-"""Size of the larger of the two reads of a DiskSpeed."""
-
-
-ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
-"""The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
 EMULATED_IOPS = 1000
 EMULATED_BYTES_PER_SECOND = 48 * MIB
 """I/O that an emulated guest can drive in addition to its own work (docs/FIDELITY.md, part 1)."""
@@ -97,7 +72,7 @@ def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
 
 def _reads(trial: Trial) -> tuple[float, float]:
     words, total = trial.workload.arguments, trial.dataset_bytes
-    read_ahead_kb = _DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
+    read_ahead_kb = DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
     window = max(BLOCK_BYTES, read_ahead_kb * KIB)
     if not _is_random(words):
         return total / window, window

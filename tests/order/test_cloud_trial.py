@@ -11,7 +11,6 @@ import pytest
 
 from pagecage.agent import storage
 from pagecage.agent.trial_storage import TrialStorage
-from pagecage.cli import enforcement
 from pagecage.cli import execution as carry_out_module
 from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
@@ -20,6 +19,7 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, 
 from pagecage.model.plan import Plan
 from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial
+from pagecage.planning import enforcement
 from pagecage.runner.resource_needs import resource_needs
 from tests.builders import trial_runs
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial

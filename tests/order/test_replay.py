@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import output
+from pagecage import terminal
 from pagecage.cli.output import StdioRelay
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
@@ -90,7 +90,7 @@ def carry_out(
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
-    monkeypatch.setattr(output, "_STDIN", descriptor)
+    monkeypatch.setattr(terminal, "_STDIN", descriptor)
 
 
 BOTH = CommandSpec(streams_output=True, takes_input=True)

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pagecage.cli.options import ReplayOptions, RunOptions
-from pagecage.cli.output import Notify, confirmed
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
@@ -17,8 +15,10 @@ from pagecage.model.cage import MEMORY_EVENT, Cage
 from pagecage.model.plan import Plan
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import dilated
+from pagecage.planning.options import ReplayOptions, RunOptions
 from pagecage.planning.size import each_disk, fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
+from pagecage.terminal import Notify, confirmed
 
 MOST_DILATION = 1000.0
 _SWAP = "MemorySwapMax"
