@@ -14,9 +14,8 @@ from pagecage.definitions.fields import CheckedBy, Citation, StrictTable, Words
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
-    DebianName,
     LevelTable,
-    PackageTable,
+    Packages,
     Repeats,
     SizeTable,
     WorkloadTable,
@@ -35,8 +34,8 @@ class ExperimentFile(StrictTable):
     fill: Literal["random", "zero", "index"] = Field(
         "random", description="content of the dataset, made by pcgen"
     )
-    packages: list[DebianName | PackageTable] = Field(
-        [],
+    packages: Packages = Field(
+        (),
         description="packages of the distribution that the programs need: Debian's names, or a"
         " table where other distributions have other names",
     )
