@@ -145,7 +145,7 @@ def schema(directory: Folder = OWN / "docs/schema", /) -> int:
 def schemas() -> dict[str, JsonView]:
     from pagecage.cloud.catalogue import Provider
     from pagecage.definitions.cage_file import CageFile
-    from pagecage.definitions.experiment_file import ExperimentFile
+    from pagecage.definitions.experiment import ExperimentFile
 
     models = (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -42,7 +42,7 @@ from pagecage.planning.run_plan import plan_for
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.campaign import Campaign, prepare
-from pagecage.runner.container_settings import with_values
+from pagecage.runner.images import with_values
 from pagecage.runner.run_folder import RunFolder, find_run
 from pagecage.terminal import Notify, confirmed
 from pagecage.units import format_seconds

@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
-from pagecage.cli.cage_import import source_comments
 from pagecage.cli.output import examples, shown, writing
 from pagecage.cloud.catalogue import catalogue_names
+from pagecage.cloud.profile import source_comments
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.known import remember_definition, remember_project
 from pagecage.definitions.project_writer import (

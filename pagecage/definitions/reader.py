@@ -28,8 +28,7 @@ from pagecage.definitions.custom_tables import (
     custom_sections,
     definition_sha256,
 )
-from pagecage.definitions.experiment import Experiment
-from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.definitions.experiment import Experiment, ExperimentFile
 from pagecage.definitions.fields import Citation, Tables
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable

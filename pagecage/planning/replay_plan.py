@@ -32,24 +32,22 @@ from pagecage.planning.options import (
 from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.planning.run_plan import chosen_seed, default_driver, harness
-from pagecage.runner.container_settings import (
+from pagecage.runner.images import (
     CAGE,
     ComposedContainer,
+    ContainerFiles,
     ContainerSettings,
+    FoundImage,
+    container_files,
     env_file,
+    find_image,
+    image_program,
     parse_mount,
     parse_port,
     parse_variable,
     read_compose,
     variable_of,
     without_values,
-)
-from pagecage.runner.images import (
-    ContainerFiles,
-    FoundImage,
-    container_files,
-    find_image,
-    image_program,
 )
 from pagecage.runner.run_folder import new_run_id
 from pagecage.runner.uploads import (

@@ -47,9 +47,9 @@ from pagecage.planning.size import (
     trial_seconds,
 )
 from pagecage.process import find_tool, run
-from pagecage.runner.project_files import place_files
 from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
+from pagecage.runner.uploads import place_files
 from pagecage.terminal import Notify
 from pagecage.version import VERSION
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pagecage.errors import PagecageError
 from pagecage.model.plan import Plan
 from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Variable, Workload
-from pagecage.runner.container_settings import (
+from pagecage.runner.images import (
     ContainerSettings,
     env_file,
     parse_mount,
