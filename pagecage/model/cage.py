@@ -293,9 +293,9 @@ class Cage:
         return bool(self.disks) or any(name in self.properties for name in IO_MAX_KEY)
 
     @property
-    def disk_names(self) -> tuple[str, ...]:
-        """The names of all disks, the data directory's first."""
-        return (DATA_DISK, *self.disks)
+    def by_disk(self) -> dict[str, Cage]:
+        """The cage of each disk by name, the data directory's first."""
+        return {name: self.on_disk(name) for name in (DATA_DISK, *self.disks)}
 
     def on_disk(self, name: str) -> Cage:
         """Return the cage of a disk; of another than the data's the I/O limits alone."""

@@ -16,7 +16,7 @@ from pagecage.model.plan import Plan
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import dilated
 from pagecage.planning.options import ReplayOptions, RunOptions
-from pagecage.planning.size import each_disk, fitting_dilation
+from pagecage.planning.size import fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
 from pagecage.terminal import Notify, confirmed
 
@@ -68,7 +68,7 @@ def _slowed(cage: Cage, factor: float) -> Cage:
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
     if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    simulations = [one.simulation for one in each_disk(cage) if one.simulation]
+    simulations = [one.simulation for one in cage.by_disk.values() if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
         message = f"{cage.name} has a restore or events, which a cgroup cannot enforce"
         raise PagecageError(message, "use --enforced-by volume")

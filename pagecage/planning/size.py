@@ -33,16 +33,12 @@ EMULATED_DISK = DiskSpeed(
 )
 
 
-def each_disk(cage: Cage) -> list[Cage]:
-    return [cage, *map(cage.on_disk, cage.disks)]
-
-
 def fitting_dilation(cage: Cage) -> float:
     """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
     factors = [
         (limit.burst_per_second or limit.per_second)
         / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for one in each_disk(cage)
+        for one in cage.by_disk.values()
         for limit in volume_limits(one)
     ]
     return float(max(1, math.ceil(max(factors, default=1.0))))
