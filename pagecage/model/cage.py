@@ -395,7 +395,8 @@ def _weight_share(limit: str) -> float:
     return float(quota) / float(period or 1)
 
 
-_CLOUD = ("volume", "burst", "accounting", "latency", "simulation")
+CLOUD_PARTS = ("volume", "burst", "accounting", "latency", "simulation")
+"""Properties of the cloud volume whose limits a cage, or one of its further disks, has."""
 
 
 def cage_to_json(cage: Cage) -> Json:
@@ -410,5 +411,5 @@ def cage_from_json(data: JsonView) -> Cage:
 
 def cloud_to_json(cage: Cage) -> Json:
     """Return the cloud's parts of the cage for the record, without those that are None."""
-    parts = {name: getattr(cage, name) for name in _CLOUD}
+    parts = {name: getattr(cage, name) for name in CLOUD_PARTS}
     return {name: json_codec.to_json(part) for name, part in parts.items() if part}
