@@ -19,17 +19,11 @@ from pagecage.agent.facts import is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import user_of_machine
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
-from pagecage.hosts.host import (
-    ASSUMED,
-    WINDOW_BYTES,
-    DiskSpeed,
-    MachineState,
-    Progress,
-    ResourceNeeds,
-)
+from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.linux import procfs
 from pagecage.linux.systemd import runtime_dir
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.disk_speed import ASSUMED, WINDOW_BYTES, DiskSpeed
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages

@@ -10,9 +10,10 @@ from functools import partial
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.errors import PagecageError, nearest
-from pagecage.hosts.host import ASSUMED, Host, SizedHost
+from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.disk_speed import ASSUMED
 from pagecage.model.plan import Plan
 from pagecage.planning.cage_choice import cage_name, choose_cages
 from pagecage.planning.enforcement import enforced, missing_latencies

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
-from pagecage.hosts.host import ASSUMED, DEFAULT_WINDOW_KIB, DiskSpeed
 from pagecage.model.cage import Cage
+from pagecage.model.disk_speed import ASSUMED, DEFAULT_WINDOW_KIB, DiskSpeed
 from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import mean_us_at_size, volume_limits

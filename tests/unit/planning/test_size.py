@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pagecage.definitions.experiment import Experiment
-from pagecage.hosts.host import DiskSpeed
 from pagecage.model.cage import Cage
+from pagecage.model.disk_speed import DiskSpeed
 from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import make_trials
 from pagecage.planning.size import fitting_size, has_datasets, making_seconds, trial_seconds
