@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import errno
 import json
+import os
 import re
+import shlex
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -145,3 +147,17 @@ def nearest(name: str, names: list[str], listing: str = "") -> str:
     if not close and listing and len(names) > _MOST_LISTED:
         return listing
     return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(names)}"
+
+
+def exclusive(*options: str) -> PagecageError:
+    return PagecageError(f"{' and '.join(options)} are mutually exclusive", "give one of them")
+
+
+def no_program(name: str) -> PagecageError:
+    """Return the error for a program that is missing, or that is not executable."""
+    if name.startswith("-"):
+        return PagecageError(f"there is no option {name!r}", "put -- before the command")
+    if name and "\0" not in name and os.path.isfile(name):  # noqa: PTH113 - a name may be too long
+        hint = f"chmod +x {shlex.quote(name)}"
+        return PagecageError(f"{name!r} is not executable", hint, EXIT_NOT_STARTED)
+    return PagecageError(f"there is no program {name!r}", "check its name and PATH", EXIT_NOT_FOUND)

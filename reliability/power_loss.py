@@ -19,9 +19,9 @@ from typing import Any
 from unittest import mock
 
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record, record_digest, record_to_json
 from pagecage.model.run_files import check_traces
-from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
 from pagecage.report.model import markdown_table
 from pagecage.runner.campaign import Campaign

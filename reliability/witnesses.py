@@ -19,10 +19,10 @@ from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record
 from pagecage.model.record_sections import Row
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
 from pagecage.report.model import markdown_table
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder

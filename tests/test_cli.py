@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.planning.plan import plan_from_json
+from pagecage.model.plan import plan_from_json
 from pagecage.version import VERSION
 from tests.checkout import PLAIN, freshly, pagecage, refused
 from tests.tree import ROOT

@@ -12,9 +12,9 @@ import pytest
 
 from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.execution import exit_code, shell_status
-from pagecage.cli.replay_plan import implied_copies, is_only_here
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
+from pagecage.planning.replay_plan import implied_copies, is_only_here
 from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record

@@ -24,9 +24,9 @@ from pagecage.cli.main import app
 from pagecage.eviction import CommandRun, cold
 from pagecage.linux.procfs import DISKSTATS_FIELDS
 from pagecage.model.json_codec import Json
+from pagecage.model.plan import plan_to_json
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import plan_to_json
 from pagecage.verify.comparison import STATES
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify

@@ -15,15 +15,25 @@ from tests.tree import ROOT, files
 
 # A part imports only itself and parts of the lines above. The first line reads from left to right.
 ORDER = (
-    *("version", "errors", "units", "checkout", "process", "whole_files", "ansible", "report"),
+    *(
+        "version",
+        "errors",
+        "terminal",
+        "units",
+        "checkout",
+        "process",
+        "whole_files",
+        "ansible",
+        "report",
+    ),
     "model",
     "linux",
     "verdicts agent eviction",
     "definitions importers exporters bundle memory_search",
-    "planning cloud",
+    "cloud",
     "hosts verify",
     "runner",
-    "fleet",
+    "planning fleet",
     "cli",
 )
 AGENT_ORDER = (

@@ -21,6 +21,7 @@ from analysis.articles.evaluate import (
     evaluate_claim,
     kind_of,
 )
+from analysis.articles.rule_dates import is_same_rule, read_rule_dates, rule_content
 from analysis.articles.sides import PUBLISHED_SIZE
 from analysis.data.load import Claim, Run, describe_dataset, load_run
 from analysis.formatting import format_measured, format_published
@@ -28,13 +29,10 @@ from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
     CONCLUSION,
     PublishedFigure,
-    is_same_rule,
     number_or_text,
     read_definitions,
     read_rows,
-    read_rule_dates,
     read_titles,
-    rule_content,
     rules_of,
 )
 from pagecage.model.record import read_records

@@ -15,7 +15,7 @@ from pagecage.linux.page_cache import cachestat_pages
 from pagecage.model.requirements import Requirement, RequirementMissed
 from pagecage.model.trial import Dataset, Trial
 from pagecage.process import run
-from pagecage.units import LEAST_PAGE_BYTES, format_bytes
+from pagecage.units import LEAST_PAGE_BYTES, MIB, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -85,7 +85,8 @@ def _require_random(path: Path, dataset: Dataset) -> None:
         raise HostError(f"{path} is not random, although its sidecar says so", f"rm {path}")
 
 
-_SPARE_BYTES = 256 * 1024**2
+SPARE_BYTES = 256 * MIB
+"""Room that a dataset must leave free, also on a simulated volume."""
 GENERATOR_VERSION = 2  # pcgen's: the bytes or the sidecar of another version may differ
 
 
@@ -113,7 +114,7 @@ def free_bytes(directory: Path) -> int:
 def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> None:
     """Raise HostError unless the disk has `need_bytes` for `what`, and 256 MiB free."""
     free = free_bytes(directory)
-    if free < need_bytes + _SPARE_BYTES:
+    if free < need_bytes + SPARE_BYTES:
         need, left = format_bytes(need_bytes), format_bytes(free)
         reason = f"{what} of {need} does not fit {directory} ({left} free)"
         raise HostError(reason, "choose a smaller SIZE, or free space there")

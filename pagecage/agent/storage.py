@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pagecage.agent.data_files import leave_room
+from pagecage.agent.data_files import SPARE_BYTES, leave_room
 from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.protocol import ask
@@ -28,11 +28,8 @@ from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import MissedRequirement, Requirement, RequirementMissed
 from pagecage.model.trial import Trial
-from pagecage.units import MIB
 
 _PLACE = re.compile(r"\{disk\.([a-z][a-z0-9]*)\}")
-_SPARE_BYTES = 256 * MIB
-"""Room on a simulated volume for the files that calibration makes."""
 _ONLY_FOR_DATA = "a disk with a latency is made only for the data"
 
 
@@ -157,7 +154,7 @@ class _Provider:
             copied_bytes = sum(path.lstat().st_size for path in paths if not path.is_dir())
             needed_bytes = trial.dataset_bytes + trial.writes_bytes + copied_bytes
             mounted = self._mounted(needed_bytes)
-            leave_room(mounted.storage.mount_point, [trial], needed_bytes + _SPARE_BYTES)
+            leave_room(mounted.storage.mount_point, [trial], needed_bytes + SPARE_BYTES)
             bind_copies(copies, data_dir, mounted)
         except (PagecageError, OSError) as error:
             raise _no_volume("simulated volume", error) from None
@@ -200,7 +197,7 @@ class _Provider:
             if volume := self._outer_volume(name):
                 root = Path(given[name])
                 return TrialDisk("volume", resolve_disk(root), root, volume=volume)
-            return _served(self._mounted(self._trial.writes_bytes + _SPARE_BYTES, name))
+            return _served(self._mounted(self._trial.writes_bytes + SPARE_BYTES, name))
         except (PagecageError, OSError, KeyError) as error:
             raise _no_volume(f"simulated volume {name}", error) from None
 
@@ -264,9 +261,8 @@ def require_cgroup_writeback(cage: Cage, storage: Storage) -> None:
     flusher does not: its writes are charged to the root cgroup
     (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
     """
-    part = cage.cgroup_part
-    limits = {name: part.on_disk(name).properties for name in part.disk_names}
-    limited = ((storage.disks[name].disk, properties) for name, properties in limits.items())
+    limits = cage.cgroup_part.by_disk
+    limited = ((storage.disks[name].disk, one.properties) for name, one in limits.items())
     for reason in unlimited_writes(limited):
         hint = "put the data on ext4 (without data=journal), XFS or btrfs, or remove these limits"
         raise RequirementMissed.of(Requirement.LIMITS, reason, hint)

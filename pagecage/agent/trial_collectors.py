@@ -88,11 +88,11 @@ class TrialCollectors:
         self._controllers = {
             name: IoMaxController(
                 replace(around, disk=disks[name]),
-                cage.on_disk(name),
+                of_disk,
                 name="credits" if name == DATA_DISK else f"credits-{name}",
             )
-            for name in cage.disk_names
-            if rewrites_io_max(cage.on_disk(name), run.session.facts)
+            for name, of_disk in cage.by_disk.items()
+            if rewrites_io_max(of_disk, run.session.facts)
         }
         names = run.trial.collectors
         tracers = (run.session.tracer, run.session.block_tracer)

@@ -10,11 +10,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.checkout import OWN, RUNS, TOP
-from pagecage.cli.options import ExistingFolder, Folder, writing
-from pagecage.cli.output import Json, OutputFormat, examples, exclusive
+from pagecage.cli.output import Json, OutputFormat, examples, writing
 from pagecage.cli.show import analysing
-from pagecage.errors import EXIT_OK
+from pagecage.errors import EXIT_OK, exclusive
 from pagecage.model.json_codec import JsonView
+from pagecage.planning.options import ExistingFolder, Folder
 
 app = App(
     name="articles",
@@ -145,7 +145,7 @@ def schema(directory: Folder = OWN / "docs/schema", /) -> int:
 def schemas() -> dict[str, JsonView]:
     from pagecage.cloud.catalogue import Provider
     from pagecage.definitions.cage_file import CageFile
-    from pagecage.definitions.experiment_file import ExperimentFile
+    from pagecage.definitions.experiment import ExperimentFile
 
     models = (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -11,15 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.cli.cage_choice import cage_profile
 from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType
 from pagecage.cloud.formulas import Formula, LimitLayer, RatePeriod, rate_periods
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import (
-    LabelledSource,
     LimitProfile,
     cage_of,
     instance_names,
+    latency_sources,
     profile_of_cage,
 )
 from pagecage.cloud.volume_request import in_unit
@@ -28,6 +27,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import LatencyQuantiles, cage_to_json
 from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import latency_at
+from pagecage.planning.cage_choice import cage_profile
 from pagecage.units import (
     exact_size,
     format_both_rates,
@@ -142,13 +142,6 @@ def percentiles_text(latency: LatencyQuantiles) -> str:
             if lowest <= float(name) / 100 <= highest
         } or given
     return ", ".join(f"p{name} {format_microseconds(us)}" for name, us in shown.items())
-
-
-def latency_sources(profile: LimitProfile) -> list[LabelledSource]:
-    """Return the sources of the distributions, each once."""
-    used = [one for one in profile.measured if one.use == "distribution"]
-    cited = [LabelledSource(f"{one.direction} latency", one.source) for one in used]
-    return list({one.source.url: one for one in reversed(cited)}.values())[::-1]
 
 
 def disk_profiles(profile: LimitProfile) -> dict[str, LimitProfile]:

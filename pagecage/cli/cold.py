@@ -14,14 +14,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.execution import no_program, shell_status
+from pagecage.cli.execution import shell_status
 from pagecage.cli.failures import printable
-from pagecage.cli.options import NewFile, whole, writing
-from pagecage.cli.output import Json, examples, exclusive, forwarded, notify
-from pagecage.errors import EXIT_OWN_FAILURE, PagecageError
+from pagecage.cli.output import Json, examples, forwarded, writing
+from pagecage.errors import EXIT_OWN_FAILURE, PagecageError, exclusive, no_program
 from pagecage.eviction import ColdCertificate, CommandRun, NotCold, resident_pages
 from pagecage.eviction import cold as make_cold
+from pagecage.planning.options import NewFile, whole
 from pagecage.process import spawn
+from pagecage.terminal import notify
 
 _TRIES = 3
 

@@ -12,10 +12,11 @@ from typing import Annotated, TextIO
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.options import GATES, NewFile, Positive, given_options
-from pagecage.cli.output import OutputFormat, notify
+from pagecage.cli.output import OutputFormat
 from pagecage.cli.show import FailIf, Include, analysing, terminal_form
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.planning.options import GATES, NewFile, Positive, given_options
+from pagecage.terminal import notify
 from pagecage.verdicts.repeats import FEWEST_OF_GATE
 
 
@@ -236,14 +237,8 @@ def history(
     made = sorted(RUNS.glob(f"*Z-{name}-*"), reverse=True)
     newest = [path for path in made if (path / "records.jsonl").exists()][:last]
     paths = [*(newest or [run_or_baseline(name)]), *map(run_or_baseline, older)]
-    return _follow(paths, response, fail_if, output_format.form() or terminal_form(), html)
-
-
-def _follow(
-    paths: list[Path], response: str | None, fail_if: str | None, form: str, html: Path | None
-) -> int:
+    form, page = output_format.form() or terminal_form(), html and html.resolve()
     notify(f"reading {len(paths)} runs ...")
-    page = html and html.resolve()
     with analysing():
         from analysis import results
 

@@ -12,15 +12,16 @@ from typing import Any
 from pagecage.agent.volume_server import choose_path
 from pagecage.checkout import BUILD
 from pagecage.cli.execution import create_run, execute, exit_code
-from pagecage.cli.options import HostName, ReplayOptions, writing
-from pagecage.cli.output import Notify, notify, typed_command
-from pagecage.cli.replay_plan import plan_for
+from pagecage.cli.output import typed_command, writing
 from pagecage.cli.show import report
 from pagecage.errors import HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.json_codec import JsonView
 from pagecage.model.requirements import check_limits
+from pagecage.planning.options import HostName, ReplayOptions
+from pagecage.planning.replay_plan import plan_for
+from pagecage.terminal import Notify, notify
 from pagecage.units import MIB, format_bytes
 
 _NAME = "slow-disk"

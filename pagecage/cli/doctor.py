@@ -12,8 +12,6 @@ from pagecage.agent.collectors.damon import refusal
 from pagecage.agent.collectors.perf_mem import find_obstacle
 from pagecage.agent.facts import tracing_obstacle
 from pagecage.cli.failures import fix_here
-from pagecage.cli.host_choice import limits_by
-from pagecage.cli.options import Folder
 from pagecage.cli.output import Json
 from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.agent_package import ARCHITECTURES, target_machine
@@ -28,6 +26,8 @@ from pagecage.model.requirements import (
     default_driver,
 )
 from pagecage.model.trial import CGROUPFS
+from pagecage.planning.host_choice import limits_by
+from pagecage.planning.options import Folder
 from pagecage.process import find_tool
 
 _VM_TOOLS = {

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.checkout import RUNS, TOP
-from pagecage.cli.enforcement import ask_before_queue_settings
-from pagecage.cli.host_choice import choose_host, refuse_limits, refuse_missing_programs
-from pagecage.cli.options import RunOptions, definitions, given_options
-from pagecage.cli.output import Notify, StdioRelay, confirmed
+from pagecage.cli.output import StdioRelay
 from pagecage.cli.progress import RunProgress
 from pagecage.cli.show import show_run
 from pagecage.definitions.experiment import Experiment
@@ -29,24 +24,28 @@ from pagecage.errors import (
     EXIT_INCOMPLETE,
     EXIT_INTERRUPTED,
     EXIT_NOT_FOUND,
-    EXIT_NOT_STARTED,
     EXIT_OK,
     EXIT_USAGE,
     PagecageError,
     runner_code,
 )
-from pagecage.hosts.agent_package import make_agent_package, require_programs
+from pagecage.hosts.agent_package import make_agent_package, require_programs, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.rounds import KEY, rule_of
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record
-from pagecage.planning.plan import Plan
+from pagecage.planning.enforcement import ask_before_queue_settings
+from pagecage.planning.host_choice import choose_host, refuse_limits, refuse_missing_programs
+from pagecage.planning.options import RunOptions, definitions, given_options
+from pagecage.planning.run_plan import plan_for
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.runner.campaign import Campaign, prepare
-from pagecage.runner.container_settings import with_values
+from pagecage.runner.images import with_values
 from pagecage.runner.run_folder import RunFolder, find_run
 from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
+from pagecage.terminal import Notify, confirmed
 from pagecage.units import format_seconds
 
 _LONG_RUN_SECONDS = 20 * 60
@@ -262,16 +261,6 @@ def shell_status(status: int) -> int:
     return status if status >= 0 else _SIGNAL_BASE - status
 
 
-def no_program(name: str) -> PagecageError:
-    """Return the error for a program that is missing, or that is not executable."""
-    if name.startswith("-"):
-        return PagecageError(f"there is no option {name!r}", "put -- before the command")
-    if name and "\0" not in name and os.path.isfile(name):  # noqa: PTH113 - a name may be too long
-        hint = f"chmod +x {shlex.quote(name)}"
-        return PagecageError(f"{name!r} is not executable", hint, EXIT_NOT_STARTED)
-    return PagecageError(f"there is no program {name!r}", "check its name and PATH", EXIT_NOT_FOUND)
-
-
 def _raise_for(record: Record) -> None:
     for missed in record.missed_requirements:
         code = EXIT_USAGE if missed.requirement in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
@@ -284,3 +273,9 @@ def _raise_for(record: Record) -> None:
     if record.exit.left_behind and record.outcome == "failed":
         hint = "run it in the foreground, or measure until it is ready: --ready-port, --ready-when"
         raise PagecageError(record.error or "", hint)
+
+
+def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
+    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
+    require_workloads(make_agent_package(TOP))
+    return create_run(*plan_for(name, options, command, notify), yes, notify)

@@ -12,13 +12,13 @@ from cyclopts import Parameter
 
 from pagecage.checkout import OWN, RUNS
 from pagecage.cli.articles import StoredRuns
-from pagecage.cli.options import ExistingFile, ExistingFolder, Folder, NewFile
-from pagecage.cli.output import notify
 from pagecage.cli.runs import opened_run
 from pagecage.cli.show import analysing, report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.model.json_codec import JsonView
+from pagecage.planning.options import ExistingFile, ExistingFolder, Folder, NewFile
 from pagecage.runner.run_folder import find_run
+from pagecage.terminal import notify
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 Kind = Literal[

@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
 from pagecage.checkout import IS_INSTALLED, LOGS
-from pagecage.cli.output import complain
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
+from pagecage.terminal import complain
 
 _WITHOUT_MAKE = (
     (r"make setup HOST=(\w+)", r"pagecage host setup \1"),

@@ -7,14 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pagecage.checkout import BUILD, RUNS, TOP
-from pagecage.cli.cage_choice import cage_name
-from pagecage.cli.enforcement import queue_settings
 from pagecage.cli.execution import ask_before_commands, refuse_plan_options, require_same_definition
-from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
-from pagecage.cli.output import Notify
 from pagecage.cli.progress import FleetProgress
 from pagecage.cli.run import ResumeOptions
-from pagecage.cli.run_plan import build_plan
 from pagecage.cli.show import report
 from pagecage.errors import (
     EXIT_INCOMPLETE,
@@ -30,13 +25,19 @@ from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, find_group, ma
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
+from pagecage.model.plan import Plan, plan_to_json
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan, plan_to_json, with_cage, with_ready_port
+from pagecage.planning.cage_choice import cage_name
+from pagecage.planning.enforcement import queue_settings
+from pagecage.planning.options import HOSTS, FleetOptions, RunOptions, definitions
+from pagecage.planning.plan import with_cage, with_ready_port
+from pagecage.planning.run_plan import build_plan
 from pagecage.planning.size import expected_seconds
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
+from pagecage.terminal import Notify
 from pagecage.units import format_seconds
 
 

@@ -12,7 +12,16 @@ from cyclopts import App, Parameter
 from pagecage.ansible import TaskEvent
 from pagecage.checkout import LOGS, TOP
 from pagecage.cli.failures import fix_here
-from pagecage.cli.options import (
+from pagecage.cli.output import Json, examples, writing
+from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
+from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
+from pagecage.hosts.controller import install_programs
+from pagecage.hosts.vm import guest
+from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
+from pagecage.hosts.vm.image import packed_directory, read_recipe
+from pagecage.hosts.vm.qemu import CPUS
+from pagecage.hosts.vm.vm_host import GuestOptions
+from pagecage.planning.options import (
     Dataset,
     ExistingFile,
     Folder,
@@ -22,17 +31,8 @@ from pagecage.cli.options import (
     definitions,
     is_group,
     whole,
-    writing,
 )
-from pagecage.cli.output import Json, examples, notify, notify_step
-from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
-from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
-from pagecage.hosts.controller import install_programs
-from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
-from pagecage.hosts.vm.image import packed_directory, read_recipe
-from pagecage.hosts.vm.qemu import CPUS
-from pagecage.hosts.vm.vm_host import GuestOptions
+from pagecage.terminal import notify, notify_step
 
 For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
 ProvisionedGroup = Annotated[
@@ -270,8 +270,8 @@ def which(
     treatment
         Run only treatments with this level
     """
-    from pagecage.cli.host_choice import choose_host
-    from pagecage.cli.run_plan import runs_here
+    from pagecage.planning.host_choice import choose_host
+    from pagecage.planning.run_plan import runs_here
 
     options = RunOptions(host=host, dataset=dataset, cage=cage, treatment=treatment)
     if is_group(host):
@@ -300,7 +300,7 @@ def prepare(
     cage
         Cage instead of the experiment's cages; repeatable
     """
-    from pagecage.cli.run_plan import plan_for
+    from pagecage.planning.run_plan import plan_for
     from pagecage.runner.resource_needs import resource_needs
 
     if guest.status().running:

@@ -14,17 +14,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
-from pagecage.cli.cage_choice import (
-    cage_name,
-    choose_cage,
-    named_profile,
-    offers,
-    profile_cage,
-)
-from pagecage.cli.cage_import import source_comments
-from pagecage.cli.options import Port, VolumeOptions, definitions, shown, writing
-from pagecage.cli.output import examples, notify
+from pagecage.cli.output import examples, shown, writing
 from pagecage.cloud.catalogue import catalogue_names
+from pagecage.cloud.profile import source_comments
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.known import remember_definition, remember_project
 from pagecage.definitions.project_writer import (
@@ -42,7 +34,16 @@ from pagecage.definitions.project_writer import (
 )
 from pagecage.definitions.reader import Definitions, check_name, known_programs
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.planning.cage_choice import (
+    cage_name,
+    choose_cage,
+    named_profile,
+    offers,
+    profile_cage,
+)
+from pagecage.planning.options import Port, VolumeOptions, definitions
 from pagecage.process import find_tool, run
+from pagecage.terminal import notify
 
 _PIPELINE = ".gitlab-ci.yml"
 _DEFAULT_COMMAND = ("cat", "{file}")

@@ -9,10 +9,10 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from pagecage.checkout import BUILD
-from pagecage.cli.options import whole, writing
-from pagecage.cli.output import Json
+from pagecage.cli.output import Json, writing
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_OK
 from pagecage.hosts.agent_package import write_verify_package
+from pagecage.planning.options import whole
 from pagecage.verify.main import DEFAULT_SECONDS, parse_watch, text_of
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify as verify_target

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.checkout import OWN, PROJECT, TOP
-from pagecage.cli.output import Json, notify
+from pagecage.cli.output import Json
 from pagecage.errors import EXIT_OK
 from pagecage.planning.summary import ExperimentSummary, summary_of
+from pagecage.terminal import notify
 from pagecage.units import format_seconds
 
 _EXPERIMENTS = "experiments"
@@ -58,7 +59,7 @@ def _stored(names: list[str]) -> Mapping[str, ExperimentSummary] | None:
 
 def _checked(names: list[str]) -> Mapping[str, ExperimentSummary]:
     """Return the summaries of experiments. Raises PagecageError for one that is not valid."""
-    from pagecage.cli.options import definitions
+    from pagecage.planning.options import definitions
 
     defined = definitions()
     return {name: summary_of(defined.experiment(name).definition) for name in names}

@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from pagecage.checkout import OWN, TOP
 from pagecage.cli import failures
-from pagecage.cli.output import ARGUMENTS, COMMON, examples, notify, set_verbosity
+from pagecage.cli.output import examples
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,
@@ -26,6 +26,7 @@ from pagecage.errors import (
     refusal_of_system,
     runner_code,
 )
+from pagecage.terminal import ARGUMENTS, COMMON, notify, set_verbosity
 from pagecage.version import VERSION
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import stat
 import sys
 import textwrap
 import threading
@@ -17,27 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, exclusive
+from pagecage.terminal import read_input
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pagecage.process import Process
 
 
 Listener = Callable[[Mapping[str, Any]], None]
-_PIECE_BYTES = 1 << 16
-_STDIN, _STDERR = 0, 2
-
-
-def input_is_file() -> bool:
-    """Return whether standard input is a file, which every trial can read from its beginning."""
-    try:
-        return stat.S_ISREG(os.fstat(_STDIN).st_mode)
-    except OSError:
-        return False
+_STDERR = 2
 
 
 class StdioRelay:
@@ -54,22 +43,12 @@ class StdioRelay:
                     while piece:
                         piece = piece[os.write(descriptor, piece) :]
             case "input_wanted":  # in a thread, because reading from a terminal may block
-                arguments = (event["answer"], event["offset"])
-                threading.Thread(target=_answer, args=arguments, daemon=True).start()
+                answer, offset = event["answer"], event["offset"]
+                threading.Thread(target=lambda: answer(read_input(offset)), daemon=True).start()
             case _:
                 self._listener(event)
 
 
-def _answer(answer: Callable[[bytes], None], offset: int) -> None:
-    """Answer with the next piece of standard input; of a file, with the piece at `offset`."""
-    piece, is_file = b"", input_is_file()
-    with suppress(OSError):
-        piece = os.pread(_STDIN, _PIECE_BYTES, offset) if is_file else os.read(_STDIN, _PIECE_BYTES)
-    answer(piece)
-
-
-ARGUMENTS, COMMON = Group.create_ordered("Arguments"), Group.create_ordered("Options")
-"""The first headings of the help; cyclopts sorts headings as they were created."""
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON on standard output")]
 
 
@@ -103,54 +82,6 @@ class OutputFormat:
         return given[0] if given else ""
 
 
-Notify = Callable[[str], None]
-"""Prints a message to the user."""
-
-
-_verbosity = 0
-
-
-def set_verbosity(level: int) -> None:
-    """Set how much is printed: -1 with -q, 1 with -v, else 0."""
-    global _verbosity
-    _verbosity = level
-
-
-def is_quiet() -> bool:
-    return _verbosity < 0
-
-
-def is_verbose() -> bool:
-    return _verbosity > 0
-
-
-def notify(text: str) -> None:
-    """Print a message on standard error, not wrapped; nothing with -q."""
-    if not is_quiet():
-        complain(text)
-
-
-def complain(text: str) -> None:
-    _console().print(text, soft_wrap=True, markup=False)
-
-
-@cache
-def _console() -> Console:
-    from rich.console import Console  # imported late: most commands print no message
-
-    return Console(stderr=True, highlight=False, emoji=False)
-
-
-def notify_step(text: str) -> None:
-    notify(f"{text} ...")
-
-
-def confirmed(question: str) -> bool:
-    """Ask a question on standard error and return whether the user answers `y`."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() == "y"
-
-
 def typed_command() -> str:
     """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])
@@ -162,10 +93,6 @@ def require_before_command(given: str | None, name: str, command: Sequence[str])
     if given is not None and after[:1] == [given] and len(after) == len(command) + 1:
         verb = f"pagecage {sys.argv[1]}"
         raise PagecageError(f"{verb} requires {name} before --", f"{verb} --help")
-
-
-def exclusive(*options: str) -> PagecageError:
-    return PagecageError(f"{' and '.join(options)} are mutually exclusive", "give one of them")
 
 
 @cache
@@ -193,3 +120,24 @@ def forwarded(process: Process[bytes]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def shown(path: Path) -> str:
+    """Return a path below the working directory as relative to it, and any other unchanged."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        return str(path)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn an OSError from writing to `target`, which the user named, into a PagecageError."""
+    try:
+        yield
+    except OSError as error:
+        above = shlex.quote(str(target.parent))
+        raise PagecageError(
+            f"{target} cannot be written: {error.strerror or error}", f"ls -ld {above}"
+        ) from None

@@ -13,10 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.cli.cage_choice import cage_options, offers
 from pagecage.cli.cage_page import console, plain_table, print_paragraphs, print_table
-from pagecage.cli.options import CandidateOptions, Duration, Positive, Treatments
-from pagecage.cli.output import COMMON, Json
+from pagecage.cli.output import Json
 from pagecage.cli.runs import opened_run
 from pagecage.cloud.catalogue import offered_providers, tier_name
 from pagecage.cloud.comparison import (
@@ -54,8 +52,11 @@ from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_lines, read_plan
 from pagecage.model.services import MetricPattern, is_better_if_higher
+from pagecage.planning.cage_choice import cage_options, offers
+from pagecage.planning.options import CandidateOptions, Duration, Positive, Treatments
 from pagecage.planning.plan import parse_treatment
 from pagecage.runner.run_folder import RunFolder
+from pagecage.terminal import COMMON
 from pagecage.units import format_bytes, format_hours, parse_size_bytes
 from pagecage.verdicts.counters import cpu_seconds, final_counter, whole_seconds
 from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.checkout import TOP
-from pagecage.cli.options import Duration, ExistingFolder, NewFile
 from pagecage.cli.output import forwarded
 from pagecage.errors import (
     EXIT_FAILED,
@@ -20,6 +19,7 @@ from pagecage.errors import (
     HostError,
     PagecageError,
 )
+from pagecage.planning.options import Duration, ExistingFolder, NewFile
 from pagecage.process import spawn
 from pagecage.units import GIB, MIB, parse_size_bytes
 

@@ -16,10 +16,10 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from pagecage.cli.output import is_quiet
 from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
 from pagecage.runner.time_left import TimeEstimate
+from pagecage.terminal import is_quiet
 from pagecage.units import format_rate, format_seconds
 
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
@@ -44,6 +44,25 @@ class _Bars:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def _print(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def _show(self, event: JsonView, task: TaskID, estimate: TimeEstimate, host: str = "") -> None:
+        """Show an event on the bar of its host, and as a line that begins with the host."""
+        match event["event"]:
+            case "notice":
+                self._print(f"{host}{escape(event['text'])}")
+            case "trial":
+                estimate.begin()
+                self._bar.update(task, description=event["trial_id"])
+            case "record":
+                record = event["record"]
+                done = estimate.end(record)
+                self._bar.update(task, completed=done, left=estimate.left)
+                self._print(f"{host}{estimate.number} {record.trial_id:<32} {describe(record)}")
+            case "swept":
+                self._print(f"{host}removed a unit of an earlier run: {escape(event['unit'])}")
+
 
 class RunProgress(_Bars):
     """A campaign's listener that shows its progress."""
@@ -59,24 +78,13 @@ class RunProgress(_Bars):
                 self._bar.update(self._task, description=escape(event["text"]))
                 if not self._console.is_terminal:
                     self._console.print(f"{escape(event['text'])} ...")
-            case "notice":
-                self._console.print(escape(event["text"]), soft_wrap=True)
-            case "trial":
-                self._time.begin()
-                self._bar.update(self._task, description=event["trial_id"])
-            case "record":
-                record = event["record"]
-                done = self._time.end(record)
-                self._bar.update(self._task, completed=done, left=self._time.left)
-                line = f"{self._time.number} {record.trial_id:<32} {describe(record)}"
-                self._console.print(line, soft_wrap=True)
-            case "swept":
-                self._console.print(f"removed a unit of an earlier run: {escape(event['unit'])}")
             case "agent_ended":
                 self._console.print(
                     f"[yellow]the agent ended with status {event['status']}[/]"
                     f" {escape(event['stderr'])}"
                 )
+            case _:
+                self._show(event, self._task, self._time)
 
 
 def describe(record: Record) -> str:
@@ -107,28 +115,14 @@ class FleetProgress(_Bars):
     def __init__(self, hosts: Mapping[str, TimeEstimate]) -> None:
         super().__init__(TextColumn("{task.fields[host]}"), TextColumn("{task.description}"))
         self._width = max(map(len, hosts), default=0)
-        self._tasks: dict[str, TaskID] = {}
-        self._times = hosts
+        self._rows: dict[str, tuple[TaskID, TimeEstimate]] = {}
         for host, one in hosts.items():
             name = f"{host:<{self._width}}"
-            self._tasks[host] = self._bar.add_task(
-                "", total=one.total, completed=one.done, host=name, left=""
-            )
+            task = self._bar.add_task("", total=one.total, completed=one.done, host=name, left="")
+            self._rows[host] = task, one
 
     def __call__(self, host: str, event: JsonView) -> None:
-        match event["event"]:
-            case "step" | "notice":
-                self._print(host, escape(event["text"]))
-            case "trial":
-                self._times[host].begin()
-                self._bar.update(self._tasks[host], description=event["trial_id"])
-            case "record":
-                record, left = event["record"], self._times[host]
-                done = left.end(record)
-                self._bar.update(self._tasks[host], completed=done, left=left.left, description="")
-                self._print(host, f"{left.number} {record.trial_id:<32} {describe(record)}")
-            case "swept":
-                self._print(host, f"removed a unit of an earlier run: {escape(event['unit'])}")
-
-    def _print(self, host: str, text: str) -> None:
-        self._console.print(f"{host:<{self._width}} {text}", soft_wrap=True)
+        kind = "notice" if event["event"] == "step" else event["event"]
+        self._show({**event, "event": kind}, *self._rows[host], f"{host:<{self._width}} ")
+        if kind == "record":
+            self._bar.update(self._rows[host][0], description="")

@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.compare import GateOptions
-from pagecage.cli.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
-from pagecage.cli.output import (
-    COMMON,
-    Json,
-    examples,
-    notify,
-    notify_step,
-    require_before_command,
-    typed_command,
-)
+from pagecage.cli.output import Json, examples, require_before_command, typed_command
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.planning.options import ImageOptions, ReplayOptions, ServiceOptions, given_options
+from pagecage.terminal import COMMON, notify, notify_step
 
 if TYPE_CHECKING:
     from pagecage.cli.execution import PreparedRun
     from pagecage.hosts.host import Host
-    from pagecage.planning.plan import Plan
+    from pagecage.model.plan import Plan
     from pagecage.runner.images import FoundImage
 
 _QUOTED = re.compile(r"'[^']*'|\\.|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
@@ -129,7 +122,7 @@ def replay(
     planned = _plan(cages, has_control, command, options, image, served)
     if not dry_run:
         return _run(*planned, gate, as_json)
-    from pagecage.cli.run_plan import show_plan  # late, as all that help does without
+    from pagecage.cli.show import show_plan  # late, as all that help does without
 
     show_plan(*planned[:2], as_json=as_json)
     return EXIT_OK
@@ -164,7 +157,7 @@ def _plan(
     image: ImageOptions,
     served: ServiceOptions,
 ) -> tuple[Plan, Host, FoundImage | None]:
-    from pagecage.cli.replay_plan import plan_for, plan_for_image, replay_cages
+    from pagecage.planning.replay_plan import plan_for, plan_for_image, replay_cages
 
     typed = typed_command()
     if image != ImageOptions():

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from cyclopts import Parameter
 
 from pagecage.cli.compare import GateOptions
-from pagecage.cli.options import FleetOptions, RunOptions, is_group
-from pagecage.cli.output import COMMON, Json, notify, typed_command
-from pagecage.cli.show import measure
+from pagecage.cli.output import Json, typed_command
+from pagecage.cli.show import measure, show_plan
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.planning.options import FleetOptions, RunOptions, is_group
+from pagecage.terminal import COMMON, notify
 
 
 @Parameter(name="*", group=COMMON)
@@ -65,7 +66,7 @@ def run(
     yes
         Do not ask before commands that have not run here, or before settings of / are changed
     """
-    from pagecage.cli import run_plan  # late: help is quick
+    from pagecage.planning import run_plan  # late: help is quick
 
     resumption.check(dry_run=dry_run, on_group=is_group(options.host))
     run_plan.check_options(options, fleet_options)
@@ -79,7 +80,7 @@ def run(
         return asked.show_plan(as_json) if dry_run else asked.run(resumption, form)
     if dry_run:
         planned = run_plan.plan_for(name, options, typed_command(), notify)
-        run_plan.show_plan(*planned, as_json=as_json)
+        show_plan(*planned, as_json=as_json)
         return EXIT_OK
     return _run_on_host(name, options, gate, resumption, yes, as_json)
 
@@ -92,8 +93,7 @@ def _run_on_host(
     yes: bool,
     as_json: bool,
 ) -> int:
-    from pagecage.cli.execution import resume_run
-    from pagecage.cli.run_plan import new_run
+    from pagecage.cli.execution import new_run, resume_run
 
     gate.check()
     if resumption.resume:

@@ -16,11 +16,12 @@ from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpacked
 from pagecage.checkout import RUNS
 from pagecage.cli.cage_page import console, print_rows
-from pagecage.cli.options import ExistingFolder, shown
-from pagecage.cli.output import Json, confirmed, examples, notify
+from pagecage.cli.output import Json, examples, shown
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
+from pagecage.planning.options import ExistingFolder
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists, point_latest
+from pagecage.terminal import confirmed, notify
 from pagecage.units import format_bytes
 
 app = App(

@@ -12,16 +12,17 @@ from cyclopts import App, Parameter
 
 from pagecage.agent.protocol import ShellRequest
 from pagecage.checkout import TOP
-from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.host_choice import choose_host
-from pagecage.cli.options import ExistingFolder, HostName, VolumeOptions
-from pagecage.cli.output import examples, notify
+from pagecage.cli.output import examples
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.host import Host, ResourceNeeds
 from pagecage.model.cage import Cage
 from pagecage.model.json_codec import to_json
+from pagecage.planning.cage_choice import choose_cage
+from pagecage.planning.host_choice import choose_host
+from pagecage.planning.options import ExistingFolder, HostName, VolumeOptions
 from pagecage.process import spawn
+from pagecage.terminal import notify
 from pagecage.units import parse_size_bytes
 
 app = App(name="shell", help_epilogue=examples("shell"), usage="pagecage shell [OPTIONS] CAGE")

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.output import OutputFormat, exclusive, is_verbose, notify
-from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, refusal_of_system
+from pagecage.cli.output import OutputFormat
+from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, exclusive, refusal_of_system
+from pagecage.terminal import is_verbose, notify
 
 if TYPE_CHECKING:
     from pagecage.cli.execution import PreparedRun
+    from pagecage.hosts.host import Host
+    from pagecage.model.plan import Plan
 
 Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
 FailIf = Annotated[list[str] | None, Parameter(metavar="CONDITION")]
@@ -90,6 +93,21 @@ def report(
     if shows_tables:
         print(text, end="")
         notify(f"report: {os.path.relpath(run_folder / 'report.html')}")
+
+
+def show_plan(plan: Plan, host: Host, *, as_json: bool = False) -> None:
+    """Stop the host, and print a plan with the commands of each trial, or as JSON."""
+    from pagecage.agent.preview import trial_commands
+    from pagecage.model.plan import plan_to_json
+    from pagecage.planning.plan import plan_lines
+
+    host.stop()
+    if as_json:
+        print(json.dumps(plan_to_json(plan)))
+        return
+    print("\n".join(plan_lines(plan)))
+    for trial in plan.trials:
+        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
 
 
 def measure(prepared: PreparedRun, form: str) -> int:

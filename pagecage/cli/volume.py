@@ -16,10 +16,7 @@ from rich.table import Table
 
 from pagecage.agent.volume_server import CONTROL_SOCKET, send_command
 from pagecage.checkout import TOP
-from pagecage.cli.cage_choice import choose_cage
-from pagecage.cli.options import Duration, VolumeOptions, whole
-from pagecage.cli.output import Json, examples, notify
-from pagecage.cli.run_plan import harness
+from pagecage.cli.output import Json, examples
 from pagecage.errors import EXIT_OK, HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.cache import GuestCache
@@ -36,6 +33,10 @@ from pagecage.hosts.volume_drive import (
 from pagecage.model.cage import Cage, cage_to_json
 from pagecage.model.json_codec import JsonView
 from pagecage.model.volume_model import dilated, volume_model
+from pagecage.planning.cage_choice import choose_cage
+from pagecage.planning.options import Duration, VolumeOptions, whole
+from pagecage.planning.run_plan import harness
+from pagecage.terminal import notify
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
 _LOADS = (

@@ -382,3 +382,18 @@ def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
         f"at {volume.scale:g} of its speed" if volume.scale != 1 else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def latency_sources(profile: LimitProfile) -> list[LabelledSource]:
+    """Return the sources of the distributions, each once."""
+    used = [one for one in profile.measured if one.use == "distribution"]
+    cited = [LabelledSource(f"{one.direction} latency", one.source) for one in used]
+    return list({one.source.url: one for one in reversed(cited)}.values())[::-1]
+
+
+def source_comments(profile: LimitProfile) -> list[str]:
+    """Return a line about each source of the limits, for a file that holds them."""
+    return [
+        f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}"
+        for cited in (*profile.sources, *latency_sources(profile))
+    ]

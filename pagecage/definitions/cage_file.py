@@ -123,7 +123,10 @@ class LatencyQuantilesTable(StrictTable):
         return model.LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
-Latency = Annotated[model.LatencyQuantiles, CheckedBy(LatencyQuantilesTable)]
+Latencies = Annotated[
+    tuple[model.LatencyQuantiles, ...],
+    CheckedBy(list[Annotated[model.LatencyQuantiles, CheckedBy(LatencyQuantilesTable)]], tuple),
+]
 
 
 class RestoreTable(StrictTable):
@@ -170,19 +173,26 @@ class VolumeEventTable(StrictTable):
         return self
 
 
+_Event = Annotated[model.VolumeEvent, CheckedBy(VolumeEventTable)]
+
+
 class SimulationTable(StrictTable):
     """Properties of a cloud volume that only a simulated volume has, not io.max.
 
     Without `limits`, the I/O properties of the cage are the volume's limits.
     """
 
-    limits: list[Annotated[model.LayerLimit, CheckedBy(LayerLimitTable)]] = []
-    read_latency: list[Latency] = []
-    write_latency: list[Latency] = []
+    limits: Annotated[
+        tuple[model.LayerLimit, ...],
+        CheckedBy(list[Annotated[model.LayerLimit, CheckedBy(LayerLimitTable)]], tuple),
+    ] = ()
+    read_latency: Latencies = ()
+    write_latency: Latencies = ()
     restore: Annotated[model.SnapshotRestore, CheckedBy(RestoreTable)] | None = None
     events: Annotated[
-        list[Annotated[model.VolumeEvent, CheckedBy(VolumeEventTable)]], Field(max_length=256)
-    ] = []
+        tuple[model.VolumeEvent, ...],
+        CheckedBy(Annotated[list[_Event], Field(max_length=256)], tuple),
+    ] = ()
 
     @model_validator(mode="after")
     def _check_sizes(self) -> SimulationTable:
@@ -191,15 +201,6 @@ class SimulationTable(StrictTable):
             if len(set(sizes)) < len(sizes):
                 raise ValueError(f"{name}: two distributions have the same size")
         return self
-
-    def to_model(self) -> model.VolumeSimulation:
-        return model.VolumeSimulation(
-            tuple(self.limits),
-            tuple(self.read_latency),
-            tuple(self.write_latency),
-            self.restore,
-            tuple(self.events),
-        )
 
 
 SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {

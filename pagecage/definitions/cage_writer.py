@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from decimal import Decimal
 from typing import Any
 
-from pagecage.model.cage import Cage, DiskLimits, LayerLimit, VolumeSimulation
+from pagecage.model.cage import (
+    CLOUD_PARTS,
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    DiskLimits,
+    LatencyQuantiles,
+    LayerLimit,
+)
 from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
+_SIZES = {
+    "size_bytes": "size",
+    "throughput_bytes_per_second": "throughput",
+    "io_size_bytes": "io_size",
+    "bytes_per_second": "rate",
+    "block_bytes": "block",
+}
+"""Keys of a cage file whose values are sizes with a unit, by the field of the model."""
 TomlTable = dict[str, object]
 
 
@@ -52,63 +70,33 @@ def _amounts(properties: Mapping[str, int]) -> Iterator[str]:
 
 
 def _volume_tables(cage: Cage | DiskLimits) -> dict[str, TomlTable]:
-    tables: dict[str, TomlTable] = {}
-    if volume := cage.volume:
-        tables["volume"] = {
-            "provider": volume.provider,
-            "type": volume.type,
-            "size": _size(volume.size_bytes),
-            "iops": volume.iops,
-            "throughput": _size(volume.throughput_bytes_per_second),
-            "instance": volume.instance,
-            "scale": volume.scale if volume.scale != 1 else None,
-        }
-    if burst := cage.burst:
-        tables["burst"] = {
-            "start": burst.start,
-            "iops": vars(burst.iops) if burst.iops else None,
-            "bandwidth": {name: exact_size(value) for name, value in vars(burst.bandwidth).items()}
-            if burst.bandwidth
-            else None,
-        }
-    if accounting := cage.accounting:
-        size = _size(accounting.io_size_bytes)
-        merged, combined = accounting.merged, accounting.combined
-        tables["accounting"] = {"io_size": size, "merged": merged, "combined": combined}
-    if cage.latency:
-        tables["latency"] = vars(cage.latency)
-    if cage.simulation:
-        tables["simulation"] = _simulation(cage.simulation)
-    return tables
+    parts = {name: getattr(cage, name) for name in CLOUD_PARTS}
+    return {name: _table(part) for name, part in parts.items() if part}
 
 
-def _simulation(simulation: VolumeSimulation) -> TomlTable:
-    restore = simulation.restore
-    return {
-        "limits": [_layer_limit(limit) for limit in simulation.limits] or None,
-        **{
-            name: [
-                {
-                    "size": exact_size(latency.size_bytes),
-                    "percentiles_us": {percent_text(p): _number(us) for p, us in latency.quantiles},
-                }
-                for latency in getattr(simulation, name)
-            ]
-            or None
-            for name in ("read_latency", "write_latency")
-        },
-        "restore": {
-            "rate": _bytes(restore.bytes_per_second),
-            "block": exact_size(restore.block_bytes),
-        }
-        if restore
-        else None,
-        "events": [
-            {key: _number(value) for key, value in vars(event).items()}
-            for event in simulation.events
-        ]
-        or None,
-    }
+def _table(part: Any) -> TomlTable:
+    """Return a part of a cage as the table of its file; None stands for a key that is left out."""
+    match part:
+        case LayerLimit():
+            return _layer_limit(part)
+        case LatencyQuantiles(size_bytes, quantiles):
+            percentiles_us = {percent_text(p): _number(us) for p, us in quantiles}
+            return {"size": exact_size(size_bytes), "percentiles_us": percentiles_us}
+    table = {_SIZES.get(name, name): _entry(name, value) for name, value in vars(part).items()}
+    match part:
+        case CloudVolume(scale=scale):
+            table["scale"] = None if scale == 1 else scale
+        case BurstCredits(bandwidth=CreditBucket(rate, credits_)):
+            table["bandwidth"] = {"rate": exact_size(rate), "credits": exact_size(credits_)}
+    return table
+
+
+def _entry(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_table(one) for one in value] or None
+    if is_dataclass(value):
+        return _table(value)
+    return _bytes(value) if name in _SIZES and value is not None else _number(value)
 
 
 def _layer_limit(limit: LayerLimit) -> TomlTable:
@@ -127,11 +115,7 @@ def _number(value: Any) -> Any:
 
 def _bytes(count: float) -> str:
     """Return a size that reads back as the same float."""
-    return exact_size(int(count)) if count.is_integer() else f"{Decimal(repr(count)):f}B"
-
-
-def _size(count: int | None) -> str | None:
-    return None if count is None else exact_size(count)
+    return exact_size(int(count)) if count == int(count) else f"{Decimal(repr(count)):f}B"
 
 
 def _assignments(table: Mapping[str, object]) -> Iterator[str]:

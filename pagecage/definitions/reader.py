@@ -28,15 +28,13 @@ from pagecage.definitions.custom_tables import (
     custom_sections,
     definition_sha256,
 )
-from pagecage.definitions.experiment import Experiment
-from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.definitions.experiment import Experiment, ExperimentFile
 from pagecage.definitions.fields import Citation, Tables
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.json_codec import DEFINITION
 from pagecage.model.published_figures import read_articles
-from pagecage.model.trial import Package
 
 
 @dataclass(frozen=True)
@@ -257,7 +255,7 @@ class Definitions:
 
 _AS_GIVEN = (
     *("question", "response", "repeats", "fresh", "read_ahead_kb", "fill", "driver", "workload"),
-    *("data", "conditions", "copies", "factors", "levels", "exclude"),
+    *("data", "conditions", "copies", "factors", "levels", "exclude", "packages"),
 )
 """Keys of the file whose values an experiment has as they are."""
 
@@ -278,10 +276,6 @@ def _experiment(name: str, table: ExperimentFile, data: Tables, path: Path) -> E
         sizes=sizes,
         definition_sha256=definition_sha256(path, {**programs, **sections}),
         definition=data,
-        packages=tuple(
-            Package(one, one) if isinstance(one, str) else Package(one.debian, one.redhat)
-            for one in table.packages
-        ),
         own_programs=programs,
         sections=sections,
     )

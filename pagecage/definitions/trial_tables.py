@@ -11,7 +11,7 @@ from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import CheckedBy, SizeBytes, StrictTable, Words
 from pagecage.model.cage import Enforcer
 from pagecage.model.services import NAME, OWN_RESPONSES, MetricPattern, ServiceSpec, wrong_pattern
-from pagecage.model.trial import CommandSpec, DriverName, SetupStep, TrialData, Workload
+from pagecage.model.trial import CommandSpec, DriverName, Package, SetupStep, Workload
 from pagecage.verdicts.repeats import MOST_REPEATS
 
 
@@ -50,11 +50,20 @@ class MetricTable(StrictTable):
     higher_is_better: bool | None = None
 
 
+_Metric = Annotated[
+    MetricPattern,
+    CheckedBy(
+        Pattern | MetricTable,
+        lambda one: MetricPattern(*([one] if isinstance(one, str) else dict(one).values())),
+    ),
+]
+
+
 class ServiceKeys(StrictTable):
     """The keys of a workload that only a `service` has."""
 
-    load: list[str] = Field([], description="command that drives the server, from outside its cage")
-    metrics: Annotated[dict[str, Pattern | MetricTable], AfterValidator(_checked_names)] = Field(
+    load: Words = Field((), description="command that drives the server, from outside its cage")
+    metrics: Annotated[dict[str, _Metric], AfterValidator(_checked_names)] = Field(
         default={},
         description=(
             "figures in the load's standard output, by name: a regular expression with one group,"
@@ -75,20 +84,7 @@ class ServiceKeys(StrictTable):
     )
 
     def service(self) -> ServiceSpec:
-        metrics = {
-            name: MetricPattern(one)
-            if isinstance(one, str)
-            else MetricPattern(one.pattern, one.higher_is_better)
-            for name, one in self.metrics.items()
-        }
-        return ServiceSpec(
-            tuple(self.load),
-            metrics,
-            self.warm_up_seconds,
-            self.settle_seconds,
-            self.ready_timeout_seconds,
-            self.stop_signal,
-        )
+        return ServiceSpec(**{key: getattr(self, key) for key in ServiceKeys.model_fields})
 
 
 def wrong_response(response: str, service: ServiceSpec) -> str | None:
@@ -148,10 +144,10 @@ class WorkloadTable(ServiceKeys):
 
     program: str
     kind: Literal["handshake", "command", "service", "fio"] = "handshake"
-    arguments: list[str] = []
+    arguments: Words = ()
     min_memory_bytes: SizeBytes | None = None
-    data_paths: list[str] = Field(
-        [], description="files and directories whose cache state is set and checked"
+    data_paths: Words = Field(
+        (), description="files and directories whose cache state is set and checked"
     )
     ready_when: RegularExpression | None = Field(
         default=None, description="the measured part ends when a line of output matches"
@@ -189,7 +185,7 @@ class WorkloadTable(ServiceKeys):
     def _is_fio(self) -> WorkloadTable:
         if self.kind == "fio" and self.program != "fio":
             raise ValueError('program must be "fio" if kind is "fio"')
-        for option in self.arguments if self.kind == "fio" else []:
+        for option in self.arguments if self.kind == "fio" else ():
             if reason := wrong_job_option(option):
                 raise ValueError(f"arguments: {reason}")
         return self
@@ -197,11 +193,11 @@ class WorkloadTable(ServiceKeys):
     def to_model(self) -> Workload:
         command = None
         if self.kind in ("command", "service"):
-            paths, timeout_seconds = tuple(self.data_paths), self.timeout_seconds
-            command = CommandSpec(paths, self.ready_when, self.ready_port, timeout_seconds)
+            ready = (self.ready_when, self.ready_port)
+            command = CommandSpec(self.data_paths, *ready, self.timeout_seconds)
         return Workload(
             self.program,
-            tuple(self.arguments),
+            self.arguments,
             self.kind,
             self.min_memory_bytes or 0,
             command,
@@ -217,6 +213,16 @@ class PackageTable(StrictTable):
 
     debian: DebianName
     redhat: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")] | None = None
+
+
+_Package = Annotated[
+    Package,
+    CheckedBy(
+        DebianName | PackageTable,
+        lambda one: Package(*([one, one] if isinstance(one, str) else dict(one).values())),
+    ),
+]
+Packages = Annotated[tuple[Package, ...], CheckedBy(list[_Package], tuple)]
 
 
 class SizeTable(StrictTable):
@@ -271,11 +277,11 @@ class DataTable(StrictTable):
     seed change.
     """
 
-    prepare: Annotated[list[str], Field(min_length=1)] = Field(
-        description="command that fills the empty directory {data}"
-    )
-    made_by: list[str] = Field(
-        [], description="programs that `prepare` calls; data of another version are made anew"
+    prepare: Annotated[
+        tuple[str, ...], CheckedBy(Annotated[list[str], Field(min_length=1)], tuple)
+    ] = Field(description="command that fills the empty directory {data}")
+    made_by: Words = Field(
+        (), description="programs that `prepare` calls; data of another version are made anew"
     )
     seed: int = 1
     writes: bool = Field(
@@ -289,10 +295,6 @@ class DataTable(StrictTable):
             raise ValueError("prepare does not contain {data}, the directory that it fills")
         return self
 
-    def to_model(self) -> TrialData:
-        lists = {"prepare": tuple(self.prepare), "made_by": tuple(self.made_by)}
-        return TrialData(**{**self.model_dump(), **lists})
-
 
 class SetupStepTable(StrictTable):
     """A program that runs to its end before the counters start.
@@ -301,11 +303,8 @@ class SetupStepTable(StrictTable):
     """
 
     program: str
-    arguments: list[str] = []
+    arguments: Words = ()
     slice: Literal["same", "other"] = "same"
-
-    def to_model(self) -> SetupStep:
-        return SetupStep(self.program, tuple(self.arguments), self.slice)
 
 
 class LevelTable(StrictTable):

@@ -22,9 +22,9 @@ from pagecage.fleet.provisioning import FleetPlaybook, RoundRequest
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import MachineState
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.plan import Plan
 from pagecage.model.record_sections import Row
 from pagecage.model.trial import Trial, trial_to_json
-from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import ATTEMPTS, request_for
 from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder, needs_records, planned_trials

@@ -23,10 +23,10 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.linux import procfs
 from pagecage.linux.systemd import runtime_dir
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.disk_speed import ASSUMED, WINDOW_BYTES, DiskSpeed
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages
-from pagecage.planning.size import ASSUMED, WINDOW_BYTES, DiskSpeed
 from pagecage.units import BLOCK_BYTES, MIB, format_bytes
 from pagecage.whole_files import write_whole
 

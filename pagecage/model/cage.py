@@ -293,9 +293,9 @@ class Cage:
         return bool(self.disks) or any(name in self.properties for name in IO_MAX_KEY)
 
     @property
-    def disk_names(self) -> tuple[str, ...]:
-        """The names of all disks, the data directory's first."""
-        return (DATA_DISK, *self.disks)
+    def by_disk(self) -> dict[str, Cage]:
+        """The cage of each disk by name, the data directory's first."""
+        return {name: self.on_disk(name) for name in (DATA_DISK, *self.disks)}
 
     def on_disk(self, name: str) -> Cage:
         """Return the cage of a disk; of another than the data's the I/O limits alone."""
@@ -395,7 +395,8 @@ def _weight_share(limit: str) -> float:
     return float(quota) / float(period or 1)
 
 
-_CLOUD = ("volume", "burst", "accounting", "latency", "simulation")
+CLOUD_PARTS = ("volume", "burst", "accounting", "latency", "simulation")
+"""Properties of the cloud volume whose limits a cage, or one of its further disks, has."""
 
 
 def cage_to_json(cage: Cage) -> Json:
@@ -410,5 +411,5 @@ def cage_from_json(data: JsonView) -> Cage:
 
 def cloud_to_json(cage: Cage) -> Json:
     """Return the cloud's parts of the cage for the record, without those that are None."""
-    parts = {name: getattr(cage, name) for name in _CLOUD}
+    parts = {name: getattr(cage, name) for name in CLOUD_PARTS}
     return {name: json_codec.to_json(part) for name, part in parts.items() if part}

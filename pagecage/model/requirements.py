@@ -188,7 +188,7 @@ def check_trial(facts: JsonView, trial: Trial) -> list[MissedRequirement]:
         hint = f"echo {wanted_kb} | sudo tee {file}"
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
     limited = trial.cage.cgroup_part
-    has_credits = limited.burst is not None or any(disk.burst for disk in limited.disks.values())
+    has_credits = any(disk.burst for disk in limited.by_disk.values())
     if has_credits and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
@@ -238,7 +238,7 @@ def check_hierarchy(facts: JsonView, cage: Cage, *, writes: bool = True) -> list
     missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
     if facts["systemd"]["pid1"]:
         return []
-    limits = [cage.cgroup_part.properties, *(d.properties for d in cage.cgroup_part.disks.values())]
+    limits = [disk.properties for disk in cage.cgroup_part.by_disk.values()]
     if "memory" in v1 and "MemoryHigh" in limits[0]:
         reason = "MemoryHigh needs the memory controller of cgroup v2, which is on v1 here"
         hint = "use HOST=vm, or boot with cgroup_no_v1=memory"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from pagecage.definitions.cage_file import DatasetFraction
@@ -17,7 +15,8 @@ from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.model.run_files import plan_sha256
+from pagecage.model.plan import Plan
+from pagecage.model.run_files import PLAN_VERSION
 from pagecage.model.trial import (
     DRIVERS,
     WITHOUT_LIMITS,
@@ -27,7 +26,6 @@ from pagecage.model.trial import (
     TrialData,
     Workload,
     recorded_trial,
-    trial_from_json,
 )
 from pagecage.planning.treatments import Treatment, combinations, covering
 from pagecage.units import LEAST_PAGE_BYTES, format_bytes, format_seconds, page_floor_bytes
@@ -159,23 +157,8 @@ def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
         )
 
 
-PLAN_VERSION = 1
 _NAME_LENGTH = 100
 _SETUP_SECONDS = 120.0  # for a workload to get ready and to end, besides its measured part
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The trials of a run in order. `document` is plan.json without its hash."""
-
-    run_id: str
-    trials: tuple[Trial, ...]
-    document: JsonView
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hash of the document; a resumed run refuses a plan whose hash has changed."""
-        return plan_sha256(self.document)
 
 
 @dataclass(frozen=True)
@@ -370,27 +353,6 @@ def make_plan(
         "sections": dict(experiment.sections),
     }
     return Plan(run_id, trials, document)
-
-
-def plan_to_json(plan: Plan) -> Json:
-    """Return plan.json: the document and its hash."""
-    return {**plan.document, "plan_sha256": plan.sha256}
-
-
-def plan_from_json(data: JsonView) -> Plan:
-    """Return the plan from plan.json, without a check of the hash."""
-    document = {key: value for key, value in data.items() if key != "plan_sha256"}
-    return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
-
-
-def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
-    """Group the trials that share a machine state: all, those of a block, or each trial alone."""
-    if fresh == "trial":
-        return [(trial,) for trial in trials]
-    if fresh == "block":
-        groups = itertools.groupby(trials, key=lambda trial: trial.block)
-        return [tuple(group) for _, group in groups]
-    return [trials] if trials else []
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

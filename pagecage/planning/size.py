@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pagecage.definitions.experiment import SIZES, Experiment
 from pagecage.definitions.trial_tables import SizeTable
 from pagecage.model.cage import Cage
+from pagecage.model.disk_speed import ASSUMED, DEFAULT_WINDOW_KIB, DiskSpeed
 from pagecage.model.json_codec import Json
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import mean_us_at_size, volume_limits
@@ -19,35 +20,9 @@ from pagecage.units import BLOCK_BYTES, KIB, MIB, exact_size, format_bytes, form
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
 _LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
-_DEFAULT_WINDOW_KIB = 128  # the kernel's read-ahead
 _MOST_IN_FLIGHT = 16  # reads of threads beyond this number wait for each other
 
 
-@dataclass(frozen=True)
-class DiskSpeed:
-    """Rates of a disk: in order, and the seconds of single cold reads of 4 and of 128 KiB.
-
-    `trial_seconds` is what its machine takes for a trial besides the measured part.
-    """
-
-    read_bytes_per_second: float
-    write_bytes_per_second: float
-    block_seconds: float
-    window_seconds: float
-    trial_seconds: float = 0.2
-
-    def read_seconds(self, size_bytes: float) -> float:
-        """Return the time of one read, by the line through the two sizes that were measured."""
-        slope = (self.window_seconds - self.block_seconds) / (WINDOW_BYTES - BLOCK_BYTES)
-        return self.block_seconds + max(0.0, slope) * (size_bytes - BLOCK_BYTES)
-
-
-WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
-"""Size of the larger of the two reads of a DiskSpeed."""
-
-
-ASSUMED = DiskSpeed(500e6, 400e6, 100e-6, 500e-6)
-"""The speed of a disk that cannot be probed: one of a cloud, or a SATA drive."""
 EMULATED_IOPS = 1000
 EMULATED_BYTES_PER_SECOND = 48 * MIB
 """I/O that an emulated guest can drive in addition to its own work (docs/FIDELITY.md, part 1)."""
@@ -60,16 +35,12 @@ EMULATED_DISK = DiskSpeed(
 )
 
 
-def each_disk(cage: Cage) -> list[Cage]:
-    return [cage, *map(cage.on_disk, cage.disks)]
-
-
 def fitting_dilation(cage: Cage) -> float:
     """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
     factors = [
         (limit.burst_per_second or limit.per_second)
         / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for one in each_disk(cage)
+        for one in cage.by_disk.values()
         for limit in volume_limits(one)
     ]
     return float(max(1, math.ceil(max(factors, default=1.0))))
@@ -132,7 +103,7 @@ def _job_block_bytes(words: Sequence[str]) -> int:
 
 def _reads(trial: Trial) -> tuple[float, float]:
     words, total = trial.workload.arguments, trial.dataset_bytes
-    read_ahead_kb = _DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
+    read_ahead_kb = DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
     window = max(BLOCK_BYTES, read_ahead_kb * KIB)
     block = int(_value(words, "--block-bytes") or _job_block_bytes(words))
     if not _is_random(words):

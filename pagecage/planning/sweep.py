@@ -1,4 +1,4 @@
-"""The experiment of a sweep: one limit of a cage takes several values."""
+"""The plan of a sweep: one limit of a cage takes several values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,33 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from cyclopts import Parameter
+
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
+from pagecage.hosts.host import Host
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
 from pagecage.model.json_codec import Json, JsonView
-from pagecage.planning.plan import level_of_new_cage
+from pagecage.model.plan import Plan
+from pagecage.planning import replay_plan
+from pagecage.planning.cage_choice import choose_cage
+from pagecage.planning.host_choice import plan_on_host
+from pagecage.planning.options import (
+    REPEATS,
+    Dataset,
+    Fresh,
+    ReplayOptions,
+    RunOptions,
+    ServiceOptions,
+    Treatments,
+    definitions,
+    given_options,
+)
+from pagecage.planning.plan import level_of_new_cage, parse_treatment
+from pagecage.planning.replay_plan import replay_cages
+from pagecage.planning.run_plan import build_plan, choose_size
+from pagecage.runner.resource_needs import check_memory_floor
+from pagecage.terminal import Notify
 from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
 SWEEP_PREFIX = "sweep-"
@@ -160,3 +182,101 @@ def _definition(
         "findings": [],
         "levels": {name: table for name, table in tables.items() if name in factors},
     }
+
+
+_OF_REPLAY = (
+    *("cold", "cache", "ready_when", "ready_port", "copy", "copy_program", "timeout"),
+    "collectors",
+)
+
+
+@Parameter(name="*", group=REPEATS)
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """Options of a sweep of an experiment.
+
+    Parameters
+    ----------
+    treatment
+        Level of a factor of the experiment; needed for each one with several, except the cage
+    dataset
+        Size of an experiment's data: auto, full, default, emulated or smoke
+    fresh
+        When to restore the guest's saved state, in a sweep of an experiment
+    """
+
+    treatment: Treatments = ()
+    dataset: Dataset | None = None
+    fresh: Fresh | None = None
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """All options of a sweep. `replay` holds those that both forms share and those of a command."""
+
+    base: str
+    words: tuple[str, ...]
+    vary: str
+    experiment: ExperimentOptions
+    replay: ReplayOptions
+    served: ServiceOptions = ServiceOptions()  # noqa: RUF009 - frozen
+
+    def check(self, *, of_command: bool) -> None:
+        kind = "an experiment" if of_command else "a command after --"
+        mistaken = (self.experiment,) if of_command else (self.replay, _OF_REPLAY)
+        for option in given_options(*mistaken):
+            raise PagecageError(f"{option} applies only to {kind}", "pagecage sweep --help")
+
+
+def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
+    """Return the plan of one treatment of an experiment under each value, and its host."""
+    options.check(of_command=False)
+    if len(options.words) != 1:
+        message = f"{' '.join(options.words)!r} is not an experiment"
+        message = message if options.words else "no experiment and no command was given"
+        raise PagecageError(message, "name an experiment, or put -- before a command")
+    experiment, shared = definitions().experiment(options.words[0]), options.replay
+    treatment = parse_treatment(options.experiment.treatment)
+    volume = shared.volume
+    choose_cage(options.base, volume, experiment.sizes["full"].total_bytes)
+
+    def make(host: Host) -> Plan:
+        size, reason = choose_size(options.experiment.dataset or "auto", host, notify)
+        cage = choose_cage(options.base, volume, experiment.sizes[size].total_bytes)
+        vary = parse_vary(options.vary, cage)
+        run_options = RunOptions(
+            dataset=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh
+        )
+        varied = sweep_experiment(experiment, cage.name, vary, treatment)
+        plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
+        check_memory_floor(plan)
+        levels = {word: word for word in vary.values}
+        swept = _with_sweep(plan, cage.name, vary, vary.property, levels)
+        return replace(swept, document={**swept.document, "size_reason": reason})
+
+    return plan_on_host(shared, make, notify)
+
+
+def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
+    """Return the plan of a replay of any program in one cage per value, and its host."""
+    options.check(of_command=True)
+    shared = options.replay
+    (cage,) = replay_cages([options.base], shared).values()
+    vary = parse_vary(options.vary, cage)
+    cages = cages_of(cage, vary)
+    plan, host = replay_plan.plan_for(cages, options.words, shared, command, notify, options.served)
+    levels = {word: level_cage(cage.name, vary.property, word) for word in vary.values}
+    return _with_sweep(plan, cage.name, vary, "cage", levels), host
+
+
+def _with_sweep(
+    plan: Plan, base: str, vary: LimitVariation, factor: str, levels: dict[str, str]
+) -> Plan:
+    sweep = {
+        "property": vary.property,
+        "factor": factor,
+        "values": {levels[word]: value for word, value in vary.values.items()},
+        "own": None if vary.own is None else levels[vary.own],
+        "cage": base,
+    }
+    return replace(plan, document={**plan.document, "sweep": sweep})

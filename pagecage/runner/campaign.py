@@ -14,8 +14,8 @@ from pagecage.errors import HostDied, HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import AgentHost, Host, MachineState, Progress
 from pagecage.model.json_codec import JsonView
+from pagecage.model.plan import Plan, blocks
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
 from pagecage.runner.frame_receiver import BadFrame, FrameReader, FrameReceiver
 from pagecage.runner.resource_needs import (

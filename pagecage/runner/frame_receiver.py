@@ -25,10 +25,10 @@ from pagecage.hosts.host import MachineState, ObservedHost
 from pagecage.model import json_codec as codec
 from pagecage.model import record as records
 from pagecage.model.json_codec import Json, JsonView, is_identifier
+from pagecage.model.plan import Plan
 from pagecage.model.record import MOST_RECORD_BYTES, Record, TraceFile
 from pagecage.model.run_files import MOST_TRACE_BYTES, trace_names
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 from pagecage.whole_files import whole_file
 

@@ -8,8 +8,8 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.model.json_codec import JsonView, from_json
+from pagecage.model.plan import Plan
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
-from pagecage.planning.plan import Plan
 from pagecage.runner.uploads import UploadedFile
 from pagecage.units import GIB, MIB
 

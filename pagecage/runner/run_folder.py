@@ -14,10 +14,10 @@ from pathlib import Path
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.json_codec import JsonView, lines_of
+from pagecage.model.plan import Plan, plan_from_json, plan_to_json
 from pagecage.model.record import Record, append_record, read_records, records_of_lines
 from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
-from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole
@@ -94,6 +94,18 @@ def point_latest(runs: Path, name: str, run_id: str) -> None:
     point_link(runs / f"latest-{name}", run_id)
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield the part of a folder of runs/ that becomes `path` when whole. Raises HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(path) as part:
+            yield part
+    except OSError as error:
+        hint = "set PAGECAGE_RUNS to a writable directory"
+        raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
+
+
 class RunFolder:
     """One folder of runs/. Only the report in it is ever rewritten."""
 
@@ -118,16 +130,10 @@ class RunFolder:
         if path.exists():
             reason = f"runs/{plan.run_id} exists already: two runs in one second"
             raise PagecageError(reason, "try again")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_folder(path) as part:
-                for name in ("facts", "trials"):
-                    (part / name).mkdir()
-                text = json.dumps(plan_to_json(plan), indent=1)
-                (part / "plan.json").write_text(f"{text}\n")
-        except OSError as error:
-            hint = "set PAGECAGE_RUNS to a writable directory"
-            raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
+        with new_folder(path) as part:
+            for name in ("facts", "trials"):
+                (part / name).mkdir()
+            (part / "plan.json").write_text(f"{json.dumps(plan_to_json(plan), indent=1)}\n")
         return cls(path)
 
     def plan(self) -> Plan:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 
 from pagecage.checkout import TOP
-from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from pagecage.planning.run_plan import harness
 from reliability.bench.bed import Results, Session, show
 from reliability.bench.parts import Part, chosen, listed, minutes
 from reliability.campaign import tell

@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from pagecage.checkout import TOP
-from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Package, Trial, Workload
-from pagecage.planning.plan import Plan
+from pagecage.planning.host_choice import choose_host
+from pagecage.planning.run_plan import harness
 from pagecage.process import Completed, run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.resource_needs import resource_needs

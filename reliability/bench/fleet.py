@@ -22,8 +22,8 @@ from pagecage.fleet.preflight import check_hosts
 from pagecage.fleet.provisioning import FleetHost, make_fleet_playbook
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Workload, trial_to_json
-from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.time_left import TimeEstimate
 from reliability.bench.bed import Figure, make_plan, make_trial, scratch, single_figure

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder

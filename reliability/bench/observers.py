@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record
 from pagecage.model.trial import COLLECTORS, DRIVERS, WITHOUT_LIMITS, Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from reliability.bench.bed import (

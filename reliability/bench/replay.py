@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from statistics import median
 
-from pagecage.cli.options import definitions
 from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.planning.options import definitions
 from reliability.bench.bed import (
     Bed,
     Figure,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from pagecage.cli.options import definitions
 from pagecage.model.record import Record
 from pagecage.model.trial import COLLECTORS, Dataset, Trial, Workload
+from pagecage.planning.options import definitions
 from pagecage.units import MIB
 from reliability.bench.bed import (
     Bed,

@@ -22,10 +22,10 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record, with_outer_host
 from pagecage.model.run_files import read_lines
 from pagecage.model.trial import Dataset, Trial, Workload
-from pagecage.planning.plan import Plan
 from pagecage.process import run, spawn
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder

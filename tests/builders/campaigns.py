@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record, read_records
-from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.plans import BASE, CHOICES, plan_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.plans import HARNESS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import MachineState
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
 from tests.fake_host import scripted_agent

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pagecage.definitions.experiment import Experiment
 from pagecage.definitions.trial_tables import LevelTable, SizeTable
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Workload
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.plan import PlanOptions, make_plan
 
 
 def size_table(**table: object) -> SizeTable:

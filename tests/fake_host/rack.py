@@ -18,7 +18,7 @@ from pagecage.fleet.preflight import ReadyHost
 from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, make_fleet_playbook
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
 from tests.tree import ROOT
 
 HERE = Path(__file__).resolve().parent

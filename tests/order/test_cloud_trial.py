@@ -11,15 +11,15 @@ import pytest
 
 from pagecage.agent import storage
 from pagecage.agent.trial_storage import TrialStorage
-from pagecage.cli import enforcement
 from pagecage.cli import execution as carry_out_module
 from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial
-from pagecage.planning.plan import Plan
+from pagecage.planning import enforcement
 from pagecage.runner.resource_needs import resource_needs
 from tests.builders import trial_runs
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial

@@ -14,13 +14,13 @@ import pytest
 from analysis import results
 from pagecage.agent.facts import read_facts
 from pagecage.cli import fleet
-from pagecage.cli.options import FleetOptions, RunOptions
 from pagecage.cli.run import ResumeOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differences
 from pagecage.fleet.provisioning import FleetHost
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.planning.options import FleetOptions, RunOptions
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 

@@ -23,9 +23,9 @@ from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial
 from pagecage.errors import EXIT_HOST, HostError
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.plan import Plan
 from pagecage.model.record import MOST_RECORD_BYTES, read_records
 from pagecage.model.trial import Workload
-from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, spawn
 from pagecage.runner import frame_receiver
 from pagecage.runner.frame_receiver import BadFrame, FrameReader, parsed_header

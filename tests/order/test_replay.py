@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import output
+from pagecage import terminal
 from pagecage.cli.output import StdioRelay
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, TrialData
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary
 from pagecage.runner.resource_needs import resource_needs
@@ -89,7 +90,7 @@ def carry_out(
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
-    monkeypatch.setattr(output, "_STDIN", descriptor)
+    monkeypatch.setattr(terminal, "_STDIN", descriptor)
 
 
 BOTH = CommandSpec(streams_output=True, takes_input=True)

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from pagecage.agent.protocol import request_to_json
-from pagecage.cli.options import RunOptions
-from pagecage.cli.run_plan import choose_repeats, until_ci
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
+from pagecage.model.plan import Plan
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
-from pagecage.planning.plan import Plan, make_plan
+from pagecage.planning.options import RunOptions
+from pagecage.planning.plan import make_plan
+from pagecage.planning.run_plan import choose_repeats, until_ci
 from pagecage.process import PIPE, Process, spawn
 from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder

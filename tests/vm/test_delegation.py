@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from pagecage.checkout import TOP
-from pagecage.cli.options import RunOptions, definitions
-from pagecage.cli.run_plan import build_plan
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import MachineState, ResourceNeeds
 from pagecage.hosts.ssh import ssh_argv
@@ -19,6 +17,8 @@ from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record, read_records
 from pagecage.model.requirements import delegation_command
+from pagecage.planning.options import RunOptions, definitions
+from pagecage.planning.run_plan import build_plan
 from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder

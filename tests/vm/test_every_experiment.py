@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.options import definitions
+from pagecage.planning.options import definitions
 from pagecage.planning.plan import selected
 from pagecage.process import run
 from pagecage.runner.run_folder import RunFolder

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.host_choice import choose_host
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm import guest
@@ -20,6 +19,7 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.hosts.vm.qemu import sockets_dir
 from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.planning.host_choice import choose_host
 from pagecage.process import PIPE, Process, is_alive, run, spawn
 from pagecage.units import GIB
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.cage_choice import cage_name, choose_cage, choose_cages, named_profile
-from pagecage.cli.options import VolumeOptions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED
+from pagecage.planning.cage_choice import cage_name, choose_cage, choose_cages, named_profile
+from pagecage.planning.options import VolumeOptions
 
 NO_OPTIONS = VolumeOptions()
 GP3 = VolumeOptions(size="500GiB", instance="m7i.large")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import enforcement
-from pagecage.cli.enforcement import ask_before_queue_settings, enforced
-from pagecage.cli.options import RunOptions
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage, Enforcer, SnapshotRestore, VolumeSimulation
 from pagecage.model.json_codec import JsonView
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
+from pagecage.planning import enforcement
+from pagecage.planning.enforcement import ask_before_queue_settings, enforced
+from pagecage.planning.options import RunOptions
 from pagecage.planning.size import fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
 from tests.builders.facts import facts

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import host_choice
-from pagecage.cli.host_choice import choose_host
-from pagecage.cli.options import RunOptions, parse_disks
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage, DiskLimits
+from pagecage.planning import host_choice
+from pagecage.planning.host_choice import choose_host
+from pagecage.planning.options import RunOptions, parse_disks
 from tests.builders.facts import FIT
 from tests.builders.plans import plan_of
 from tests.fake_host.hosts import scripted

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.memory import MemoryOptions, plan_of, search_lines
-from pagecage.cli.options import ReplayOptions
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.need import SearchRule
 from pagecage.memory_search.rounds import rule_of
 from pagecage.model.cage import Cage
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
+from pagecage.planning.memory import MemoryOptions, plan_of, search_lines
+from pagecage.planning.options import ReplayOptions
 from pagecage.units import MIB
 
 

@@ -8,23 +8,16 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import host_choice, run_plan
 from pagecage.cli.host import which
-from pagecage.cli.host_choice import choose_host, refuse_limits
-from pagecage.cli.options import FleetOptions, RunOptions, definitions
-from pagecage.cli.run_plan import build_plan, check_options, choose_size
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage
-from pagecage.planning.plan import (
-    Plan,
-    check_levels,
-    make_trials,
-    plan_from_json,
-    plan_to_json,
-    with_cage,
-    with_driver,
-)
+from pagecage.model.plan import Plan, plan_from_json, plan_to_json
+from pagecage.planning import host_choice, run_plan
+from pagecage.planning.host_choice import choose_host, refuse_limits
+from pagecage.planning.options import FleetOptions, RunOptions, definitions
+from pagecage.planning.plan import check_levels, make_trials, with_cage, with_driver
+from pagecage.planning.run_plan import build_plan, check_options, choose_size
 from pagecage.units import parse_size_bytes
 from pagecage.version import VERSION
 from tests.builders.facts import FIT, NO_MANAGER, USER, facts

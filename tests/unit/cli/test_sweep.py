@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from pagecage.cli.execution import require_same_definition
-from pagecage.cli.options import ReplayOptions
-from pagecage.cli.sweep import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
-from pagecage.planning.plan import Plan
+from pagecage.model.plan import Plan
+from pagecage.planning.options import ReplayOptions
+from pagecage.planning.sweep import (
+    ExperimentOptions,
+    SweepOptions,
+    plan_of_command,
+    plan_of_experiment,
+)
 
 VARY = "IOReadIOPSMax=250,1000"
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli import options as cli_options
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import (
@@ -24,6 +23,7 @@ from pagecage.model.cage import (
     LatencyFloor,
 )
 from pagecage.model.trial import Package
+from pagecage.planning import options as cli_options
 from pagecage.planning.plan import PlanOptions, make_trials, treatments
 from tests.builders.definitions import EXPERIMENT, definitions, refusal
 from tests.tree import ROOT

@@ -9,8 +9,7 @@ import pytest
 
 from pagecage.agent.preview import trial_commands
 from pagecage.definitions.cage_file import DatasetFraction
-from pagecage.definitions.experiment import Experiment
-from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.definitions.experiment import Experiment, ExperimentFile
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import doctor, host_choice
+from pagecage.cli import doctor
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import (
     VARIABLE,
@@ -32,8 +32,9 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.image import GuestImage, read_recipe
 from pagecage.hosts.vm.qemu import Acceleration, machine_for, qemu_argv
 from pagecage.model.cage import Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import SetupStep
-from pagecage.planning.plan import Plan
+from pagecage.planning import host_choice
 from pagecage.process import run
 from pagecage.runner.images import ImageConfig, check_platform
 from tests.builders.facts import FIT

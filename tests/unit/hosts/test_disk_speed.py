@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.local import disk_speed
-from pagecage.planning.size import ASSUMED
+from pagecage.model.disk_speed import ASSUMED
 
 
 def test_a_disk_is_probed_once_per_boot(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_driver_without_known_limits_is_refused() -> None:
 def test_a_saved_cage_has_the_limits_of_the_pod_and_of_its_volume(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pagecage.cli.cage_import.CAGES", tmp_path)
+    monkeypatch.setattr("pagecage.cli.cage.CAGES", tmp_path)
     words = ["cage", "import", str(FOLDER / NAME), "--pick", "data", "--save", "orders"]
     assert app(words, exit_on_error=False, result_action="return_value") == 0
     saved = (tmp_path / "orders.toml").read_text()

@@ -12,9 +12,9 @@ import pytest
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder
 from pagecage.model import json_codec, record, run_files
+from pagecage.model.plan import plan_to_json
 from pagecage.model.record import record_from_json
 from pagecage.model.run_files import read_plan
-from pagecage.planning.plan import plan_to_json
 from pagecage.runner import frame_receiver, run_folder
 from pagecage.units import exact_size
 from tests.builders.plans import plan_of

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.definitions.experiment import Experiment
-from pagecage.errors import PagecageError
-from pagecage.model.published_figures import (
+from analysis.articles.rule_dates import (
     FILE,
     HINT,
     is_same_rule,
-    number_or_text,
     outdated,
-    read_articles,
     read_rule_dates,
     rule_sha256,
     update_rule_dates,
 )
+from pagecage.definitions.experiment import Experiment
+from pagecage.errors import PagecageError
+from pagecage.model.published_figures import number_or_text, read_articles
 from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 from tests.tree import ROOT
 

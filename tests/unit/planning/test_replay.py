@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from analysis.articles.findings import evaluate_findings
 from analysis.data.load import Run, load_run
 from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
-from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.definitions.experiment import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage

@@ -9,15 +9,10 @@ import pytest
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.model.cage import Cage
+from pagecage.model.disk_speed import DiskSpeed
 from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import make_trials
-from pagecage.planning.size import (
-    DiskSpeed,
-    fitting_size,
-    has_datasets,
-    making_seconds,
-    trial_seconds,
-)
+from pagecage.planning.size import fitting_size, has_datasets, making_seconds, trial_seconds
 from pagecage.units import GIB, MIB
 from tests.builders.plans import BASE, CAGES, CHOICES, size_table
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
+from pagecage.model.plan import Plan
 from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Variable, Workload
-from pagecage.planning.plan import Plan
-from pagecage.runner.container_settings import (
+from pagecage.runner.images import (
     ContainerSettings,
     env_file,
     parse_mount,

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pagecage.cli.host_choice import refuse_missing_programs
 
 from pagecage.agent.programs import fio
 from pagecage.cli import execution
-from pagecage.cli.host_choice import refuse_missing_programs
 from pagecage.errors import EXIT_HOST, HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.trial import CommandSpec, Trial, Workload

@@ -18,7 +18,7 @@ from pagecage.definitions.project_writer import (
 )
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from pagecage.runner.project_files import place_files
+from pagecage.runner.uploads import place_files
 from tests.tree import ROOT
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.model import record as records
+from pagecage.model.plan import Plan
 from pagecage.model.record import append_record, read_records
-from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, spawn
 from pagecage.runner.run_folder import RecordLog, RunFolder, attempt_of, find_run, new_run_id
 from tests.builders.campaigns import Run

@@ -1,4 +1,4 @@
-"""The programs that take away the suspected cause of a figure: what they change, and what they leave."""
+"""Programs that take away the suspected cause of a figure: what each changes and leaves."""
 
 from __future__ import annotations
 

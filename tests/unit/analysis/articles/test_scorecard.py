@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.articles.rule_dates import update_rule_dates
 from analysis.articles.scorecard import (
     DECIDED,
     FILE,
@@ -26,12 +27,7 @@ from analysis.articles.scorecard import (
     with_figures,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import (
-    PublishedFigure,
-    read_definitions,
-    read_rows,
-    update_rule_dates,
-)
+from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows
 from tests.builders.command_line import called
 from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run

@@ -14,7 +14,7 @@ from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
 from analysis.views.notebook import Results
 from analysis.views.render import PAGE, SOURCE, read_source, render
-from pagecage.cli.options import definitions
+from pagecage.planning.options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagecage.checkout import TOP
-from pagecage.cli.options import OfferOptions, VolumeOptions, definitions
 from pagecage.cloud.catalogue import Provider, catalogue_names, read_offers, tier_name
 from pagecage.cloud.profile import (
     CageOptions,
@@ -32,6 +31,7 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.importers.document import MOST_BYTES
 from pagecage.importers.result import DIGITS, ImportResult, Rounding, Selection
 from pagecage.model.cage import Cage, VolumeSimulation
+from pagecage.planning.options import OfferOptions, VolumeOptions, definitions
 from pagecage.units import exact_size, page_floor_bytes, parse_size_bytes
 
 if TYPE_CHECKING:

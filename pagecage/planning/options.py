@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,10 +15,10 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from pagecage.checkout import OWN, TOP
-from pagecage.cli.output import COMMON, exclusive, notify
-from pagecage.errors import PagecageError, nearest
+from pagecage.errors import PagecageError, exclusive, nearest
 from pagecage.model.cage import Enforcer
 from pagecage.model.trial import COLLECTORS, CONDITIONS, DriverName
+from pagecage.terminal import COMMON, notify
 from pagecage.units import parse_seconds
 from pagecage.verdicts.repeats import FEWEST, MOST_REPEATS
 
@@ -110,27 +108,6 @@ ExistingFolder = Annotated[Path, _option(is_folder=True, must_exist=True)]
 ExistingFile = Annotated[Path, _option(is_folder=False, must_exist=True)]
 NewFile = Annotated[Path, _option(is_folder=False, must_exist=False)]
 """A file to write."""
-
-
-def shown(path: Path) -> str:
-    """Return a path below the working directory as relative to it, and any other unchanged."""
-    try:
-        here = Path.cwd()
-    except OSError:
-        return str(path)
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
-    """Turn an OSError from writing to `target`, which the user named, into a PagecageError."""
-    try:
-        yield
-    except OSError as error:
-        above = shlex.quote(str(target.parent))
-        raise PagecageError(
-            f"{target} cannot be written: {error.strerror or error}", f"ls -ld {above}"
-        ) from None
 
 
 def parse_disks(words: Sequence[str]) -> dict[str, str]:
@@ -515,3 +492,11 @@ def collector_names(text: str) -> tuple[str, ...]:
             message = f"--collectors: there is no collector {name!r}"
             raise PagecageError(message, nearest(name, [*COLLECTORS, "none"]))
     return names
+
+
+def parse_percent(option: str, text: str, bounds: str = "between 0 and 100 %") -> float:
+    """Return the share that a percentage gives, as 0.05 for `5%`. Raises PagecageError."""
+    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", text)
+    if not match or not float(match[1]):
+        raise PagecageError(f"{option}: {text!r} is not a percentage {bounds}", "write it as 5%")
+    return float(match[1]) / 100

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from pagecage.agent.storage import check_disks
 from pagecage.agent.volume_server import choose_path
-from pagecage.cli.options import HOSTS, ReplayOptions, RunOptions, is_group, parse_disks
-from pagecage.cli.output import Notify
 from pagecage.errors import HostError, PagecageError, nearest
 from pagecage.hosts.agent_package import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.json_codec import JsonView
+from pagecage.model.plan import Plan
 from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan
+from pagecage.planning.options import HOSTS, ReplayOptions, RunOptions, is_group, parse_disks
 from pagecage.runner.local_programs import missing_programs
+from pagecage.terminal import Notify
 
 MakePlan = Callable[[Host], Plan]
 """Makes the plan of a run for a host. Raises PagecageError if the host cannot run it."""

@@ -10,11 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pagecage.cli.cage_choice import cage_name, choose_cages
-from pagecage.cli.enforcement import enforced, missing_latencies
-from pagecage.cli.execution import no_program
-from pagecage.cli.host_choice import plan_on_host
-from pagecage.cli.options import (
+from pagecage.definitions.trial_tables import wrong_metric_name
+from pagecage.errors import PagecageError, no_program
+from pagecage.hosts.host import AgentHost, Host
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.plan import Plan
+from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
+from pagecage.model.trial import DATA, IMAGE_DRIVERS, CommandSpec, TrialData
+from pagecage.planning.cage_choice import cage_name, choose_cages
+from pagecage.planning.enforcement import enforced, missing_latencies
+from pagecage.planning.host_choice import plan_on_host
+from pagecage.planning.options import (
     ImageOptions,
     ReplayOptions,
     ServiceOptions,
@@ -23,34 +29,25 @@ from pagecage.cli.options import (
     collector_names,
     given_options,
 )
-from pagecage.cli.output import Notify, input_is_file
-from pagecage.cli.run_plan import chosen_seed, default_driver, harness
-from pagecage.definitions.trial_tables import wrong_metric_name
-from pagecage.errors import PagecageError
-from pagecage.hosts.host import AgentHost, Host
-from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
-from pagecage.model.trial import DATA, IMAGE_DRIVERS, CommandSpec, TrialData
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
-from pagecage.runner.container_settings import (
+from pagecage.planning.run_plan import chosen_seed, default_driver, harness
+from pagecage.runner.images import (
     CAGE,
     ComposedContainer,
+    ContainerFiles,
     ContainerSettings,
+    FoundImage,
+    container_files,
     env_file,
+    find_image,
+    image_program,
     parse_mount,
     parse_port,
     parse_variable,
     read_compose,
     variable_of,
     without_values,
-)
-from pagecage.runner.images import (
-    ContainerFiles,
-    FoundImage,
-    container_files,
-    find_image,
-    image_program,
 )
 from pagecage.runner.run_folder import new_run_id
 from pagecage.runner.uploads import (
@@ -65,6 +62,7 @@ from pagecage.runner.uploads import (
     translate_command,
     uploads_to_json,
 )
+from pagecage.terminal import Notify, input_is_file
 
 
 def replay_cages(

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pagecage.cli.options import ReplayOptions, RunOptions
-from pagecage.cli.output import Notify, confirmed
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.linux.block_device import resolve_disk
 from pagecage.model.cage import MEMORY_EVENT, Cage
+from pagecage.model.plan import Plan
 from pagecage.model.trial import Trial
 from pagecage.model.volume_model import dilated
-from pagecage.planning.plan import Plan
-from pagecage.planning.size import each_disk, fitting_dilation
+from pagecage.planning.options import ReplayOptions, RunOptions
+from pagecage.planning.size import fitting_dilation
 from pagecage.runner.resource_needs import needed_disk_bytes
+from pagecage.terminal import Notify, confirmed
 
 MOST_DILATION = 1000.0
 _SWAP = "MemorySwapMax"
@@ -68,7 +68,7 @@ def _slowed(cage: Cage, factor: float) -> Cage:
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
     if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    simulations = [one.simulation for one in each_disk(cage) if one.simulation]
+    simulations = [one.simulation for one in cage.by_disk.values() if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
         message = f"{cage.name} has a restore or events, which a cgroup cannot enforce"
         raise PagecageError(message, "use --enforced-by volume")

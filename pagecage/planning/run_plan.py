@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from pagecage.checkout import IS_INSTALLED, TOP
-from pagecage.cli.cage_choice import cage_name, choose_cages
-from pagecage.cli.enforcement import enforced, missing_latencies
-from pagecage.cli.execution import PreparedRun, ask_before_commands, create_run
-from pagecage.cli.host_choice import can_run_here, plan_on_host
-from pagecage.cli.options import (
+from pagecage.definitions.experiment import SIZES, Experiment
+from pagecage.errors import PagecageError, nearest
+from pagecage.hosts.host import Host, SizedHost
+from pagecage.hosts.local import LocalHost
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.disk_speed import ASSUMED
+from pagecage.model.plan import Plan
+from pagecage.planning.cage_choice import cage_name, choose_cages
+from pagecage.planning.enforcement import enforced, missing_latencies
+from pagecage.planning.host_choice import can_run_here, plan_on_host
+from pagecage.planning.options import (
     FleetOptions,
     RunOptions,
     VolumeOptions,
@@ -22,29 +26,19 @@ from pagecage.cli.options import (
     definitions,
     given_options,
     is_group,
+    parse_percent,
 )
-from pagecage.cli.output import Notify
-from pagecage.definitions.experiment import SIZES, Experiment
-from pagecage.errors import PagecageError, nearest
-from pagecage.hosts.agent_package import make_agent_package, require_workloads
-from pagecage.hosts.host import Host, SizedHost
-from pagecage.hosts.local import LocalHost
-from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import (
-    Plan,
     PlanOptions,
     check_levels,
     make_plan,
     make_trials,
     parse_treatment,
-    plan_lines,
-    plan_to_json,
     with_cage,
     with_driver,
     with_ready_port,
 )
 from pagecage.planning.size import (
-    ASSUMED,
     DEFAULT_BUDGET_SECONDS,
     EMULATED_DISK,
     FittingSize,
@@ -54,18 +48,13 @@ from pagecage.planning.size import (
     trial_seconds,
 )
 from pagecage.process import find_tool, run
-from pagecage.runner.project_files import place_files
 from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
+from pagecage.runner.uploads import place_files
+from pagecage.terminal import Notify
 from pagecage.version import VERSION
 
 _MOST_REPEATS = 30  # of --max-repeats
-
-
-def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
-    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
-    require_workloads(make_agent_package(TOP))
-    return create_run(*plan_for(name, options, command, notify), yes, notify)
 
 
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
@@ -139,12 +128,7 @@ def until_ci(options: RunOptions) -> float | None:
     """Return the share that `--until-ci` gives, as 0.05 for `5%`; None without the option."""
     if options.until_ci is None:
         return None
-    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", options.until_ci)
-    if not match or not float(match[1]):
-        raise PagecageError(
-            f"--until-ci: {options.until_ci!r} is not a percentage below 100%", "write it as 5%"
-        )
-    return float(match[1]) / 100
+    return parse_percent("--until-ci", options.until_ci, "below 100%")
 
 
 def _check_repeats(options: RunOptions) -> None:
@@ -290,16 +274,3 @@ def harness() -> dict[str, object]:
         if head.ok:
             revision, is_dirty = head.stdout.strip(), bool(status.stdout.strip())
     return {"version": VERSION, "git_revision": revision, "git_dirty": is_dirty}
-
-
-def show_plan(plan: Plan, host: Host, *, as_json: bool = False) -> None:
-    """Stop the host, and print a plan with the commands of each trial, or as JSON."""
-    host.stop()
-    if as_json:
-        print(json.dumps(plan_to_json(plan)))
-        return
-    from pagecage.agent.preview import trial_commands  # imported late: it loads most of the agent
-
-    print("\n".join(plan_lines(plan)))
-    for trial in plan.trials:
-        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
