@@ -31,13 +31,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
 )
 from pagecage.verdicts.verdict import LimitVerdict
-from pagecage.verdicts.volume_account import (
-    overrun_by_account,
-    rate_changes,
-    reached_by_account,
-    use_by_account,
-    volume_account,
-)
+from pagecage.verdicts.volume_account import rate_changes, volume_account
 
 
 def is_io_cap(name: str) -> bool:
@@ -202,7 +196,8 @@ def observed_use(record: Record, name: str) -> float | None:
     if name == "CPUQuota":
         used, seconds = cpu_seconds(record), measured_seconds(record)
         return None if used is None or not seconds else 100 * used / seconds
-    by_account = use_by_account(record, name)
+    account = volume_account(record)
+    by_account = account.rate(name) if account else None
     moved = io_and_seconds(record, IO_STAT_KEY[name]) if by_account is None else None
     return moved[0] / moved[1] if moved else by_account
 
@@ -347,8 +342,8 @@ def _allowed(record: Record, name: str, cap: float) -> float:
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
     observed, calibration = observed_use(record, name), calibration_of(record, name)
-    if name in IO_MAX_KEY and volume_account(record) is not None:
-        if overrun := overrun_by_account(record, name):
+    if name in IO_MAX_KEY and (account := volume_account(record)):
+        if overrun := account.overrun(name):
             return overrun
     elif observed is not None and observed > _allowed(record, name, cap):
         return (
@@ -431,8 +426,8 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
 
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
-    if name in IO_MAX_KEY and volume_account(record) is not None:
-        return reached_by_account(record, name)
+    if name in IO_MAX_KEY and (account := volume_account(record)):
+        return account.reached(name)
     observed = observed_use(record, name)
     if name in MEMORY_EVENT:
         is_max = name == "MemoryMax"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pagecage.model.cage import IO_MAX_KEY, TokenBucket
+from pagecage.model.cage import TokenBucket
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.counters import disk_views
@@ -67,6 +67,30 @@ class VolumeAccount:
     def covering(self, name: str) -> list[AccountedLimit]:
         return [limit for limit in self.limits if name in limit.properties]
 
+    def rate(self, name: str) -> float | None:
+        """Return the rate that the volume let through under a property; None without a limit."""
+        limits = self.covering(name) if self.seconds else ()
+        return max((limit.used / self.seconds for limit in limits), default=None)
+
+    def overrun(self, name: str) -> str | None:
+        for limit in self.covering(name):
+            least = limit.bucket.least_seconds(limit.used)
+            if least > self.seconds * GRACE:
+                return (
+                    f"By its account the volume let {format_seconds(least)} of this limit through"
+                    f" in {format_seconds(self.seconds)}."
+                )
+        return None
+
+    def reached(self, name: str) -> str | None:
+        met = max(self.covering(name), key=lambda limit: limit.exceeded_seconds, default=None)
+        if met is None or not met.exceeded_seconds:
+            return None
+        return (
+            f"By the volume's account, requests waited for this limit of the {met.layer} in"
+            f" {format_seconds(met.exceeded_seconds)} of {format_seconds(self.seconds)}."
+        )
+
 
 def volume_account(record: Record) -> VolumeAccount | None:
     """Return the account of a trial; None if no simulated volume served its disk to the end."""
@@ -103,38 +127,6 @@ def mean_latency_us(record: Record, direction: str) -> float | None:
     account = (record.cage.external or {})["account"]
     operations, time_us = (account[f"total_{direction}_{what}"] for what in ("ops", "time"))
     return time_us / operations if operations else None
-
-
-def use_by_account(record: Record, name: str) -> float | None:
-    """Return the rate that the volume let through under a property; None without an account."""
-    account = volume_account(record)
-    if account is None or name not in IO_MAX_KEY or not account.seconds:
-        return None
-    return max((limit.used / account.seconds for limit in account.covering(name)), default=None)
-
-
-def overrun_by_account(record: Record, name: str) -> str | None:
-    account = volume_account(record)
-    for limit in account.covering(name) if account else ():
-        least = limit.bucket.least_seconds(limit.used)
-        if account and least > account.seconds * GRACE:
-            return (
-                f"By its account the volume let {format_seconds(least)} of this limit through in"
-                f" {format_seconds(account.seconds)}."
-            )
-    return None
-
-
-def reached_by_account(record: Record, name: str) -> str | None:
-    account = volume_account(record)
-    limits = account.covering(name) if account else []
-    met = max(limits, key=lambda limit: limit.exceeded_seconds, default=None)
-    if account is None or met is None or not met.exceeded_seconds:
-        return None
-    return (
-        f"By the volume's account, requests waited for this limit of the {met.layer} in"
-        f" {format_seconds(met.exceeded_seconds)} of {format_seconds(account.seconds)}."
-    )
 
 
 def rate_changes(record: Record) -> list[dict[str, float]]:
