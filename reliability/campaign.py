@@ -20,6 +20,9 @@ from tests.tree import ROOT
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from pagecage.model.trial import Trial
+    from pagecage.planning.plan import Plan
+
     class KilledRun(DataclassInstance, Protocol):
         """A run with kills; `wrong` has the consequences that must not be."""
 
@@ -123,6 +126,15 @@ def told_states(states: Sequence[Mapping[str, str]]) -> str:
 def is_outdated(name: str, states: Sequence[Mapping[str, str]]) -> bool:
     """Return whether a part of the results was measured with other code than the present."""
     return {one["code"] for one in states} != {code_of(name)}
+
+
+def guest_plan(run_id: str, experiment: str, trials: Sequence[Trial]) -> Plan:
+    """Return a plan of trials that no definition describes, for a campaign in the guest."""
+    from pagecage.planning.plan import Plan  # not at an earlier commit, which statistics measures
+
+    harness = {"version": "0", "git_revision": None, "git_dirty": None}
+    document = {"fresh": "never", "experiment": experiment, "harness": harness}
+    return Plan(run_id, tuple(trials), {**document, "run_id": run_id, "trials": []})
 
 
 def read_results(path: Path, before_the_first: Any = None) -> Any:

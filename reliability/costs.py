@@ -63,7 +63,7 @@ def costs_section(results: Path) -> Iterator[str]:
 
 
 def _read(results: Path) -> Row:
-    found: Row = json.loads((results / "costs.json").read_text())
+    found: Row = read_results(results / "costs.json")
     return found
 
 

@@ -52,7 +52,7 @@ def state_in_guest(target: SshTarget) -> State:
 
 def state_outside(cache: GuestCache, folder: Path) -> State:
     """Return what the controller's machine has for the guest and for the run in `folder`."""
-    return Counter((*_files(cache), *_processes(folder), *_parts(folder)))
+    return Counter((*_files(cache), *_processes(folder), *parts_of(folder, folder / "runs")))
 
 
 def _files(cache: GuestCache) -> Iterator[str]:
@@ -65,9 +65,10 @@ def _files(cache: GuestCache) -> Iterator[str]:
     yield from (f"file {path.name}" for path in cache.root.rglob("*.part"))
 
 
-def _parts(folder: Path) -> Iterator[str]:
+def parts_of(folder: Path, runs: Path) -> Iterator[str]:
+    """Yield the files below a folder that nobody finished, and what is hidden among the runs."""
     yield from (f"file {path.name}" for path in folder.rglob("*.part*"))
-    yield from (f"file {path.name}" for path in (folder / "runs").glob(".*"))
+    yield from (f"file {path.name}" for path in runs.glob(".*"))
 
 
 def _processes(folder: Path) -> Iterator[str]:
@@ -163,6 +164,17 @@ class KilledCommand:
         process.wait()
         return None
 
+    def finish(self, process: Process[bytes]) -> tuple[int | None, int | None]:
+        """Wait for a run, and start it once more if it failed; return both exit statuses."""
+        status = self.end_of(process)
+        return status, status if status == EXIT_OK else self.end_of(self.start())
+
+    def run_unharmed(self) -> None:
+        """Run to the end without a kill. Raises RuntimeError if that fails."""
+        status, wrong = self.end_of(self.start()), list(self.wrong_records())
+        if status != EXIT_OK or wrong:
+            raise RuntimeError(f"the unharmed run ended with {status}: {wrong} {self.told()}")
+
     def told(self) -> str:
         return (self.folder / "told").read_text(errors="replace")[-400:]
 
@@ -218,9 +230,7 @@ def run_unharmed(cache: GuestCache) -> Unharmed:
     """Return an unharmed run. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         unharmed = GuestRun(Path(folder), cache)
-        status, wrong = unharmed.end_of(unharmed.start()), list(unharmed.wrong_records())
-        if status != EXIT_OK or wrong:
-            raise RuntimeError(f"the unharmed run ended with {status}: {wrong} {unharmed.told()}")
+        unharmed.run_unharmed()
         return Unharmed(round(unharmed.seconds(), 1), *unharmed.states())
 
 
@@ -244,9 +254,7 @@ def kill_run(
                 killed.end_of(process)
                 wrong += _outliving(cache) if guest == "own" else ()
             wrong += killed.lost(before)
-        status = next_status = killed.end_of(process)
-        if status != EXIT_OK:
-            next_status = killed.end_of(killed.start())
+        status, next_status = killed.finish(process)
         wrong += _wrong(killed, next_status, unharmed)
         ends = (status, next_status, round(killed.seconds(), 1), tuple(dict.fromkeys(wrong)))
         return KilledRun(number, guest, tuple(kills), *ends)

@@ -30,7 +30,7 @@ from pagecage.linux.processes import children, tree
 from pagecage.process import Process, TimeoutExpired, run
 from reliability import guest_state
 from reliability.campaign import arguments, folder_on_disk, kill_runs, repeat_run, run_isolated
-from reliability.guest_kills import CONTROLLER, Kill, KilledCommand, State
+from reliability.guest_kills import CONTROLLER, Kill, KilledCommand, State, parts_of
 
 TRIALS = 40
 SPOOL = Path("/dev/shm/pagecage")
@@ -117,7 +117,7 @@ def state(folder: Path) -> State:
             *(f"{name} {(queue / name).read_text()}" for name in ("read_ahead_kb", "scheduler")),
             *(f"file {path.relative_to(place)}" for path in place.rglob("*")),
             *_spool_files(),
-            *_parts(folder / "runs"),
+            *parts_of(folder / "runs", folder / "runs"),
         )
     )
 
@@ -131,11 +131,6 @@ def _spool_files() -> Iterator[str]:
     except FileNotFoundError:
         return
     yield from (f"noted cgroup {group}" for group in notes["groups"])
-
-
-def _parts(runs: Path) -> Iterator[str]:
-    yield from (f"file {path.name}" for path in runs.rglob("*.part*"))
-    yield from (f"file {path.name}" for path in runs.glob(".*"))
 
 
 AGENT, WORKLOAD, TOOL = "agent", "workload", "tool"
@@ -218,9 +213,7 @@ class Unharmed:
 def run_unharmed(folder: Path, experiment: str) -> Unharmed:
     """Return an unharmed run. Raises RuntimeError if it fails."""
     unharmed = LocalRun(folder, experiment)
-    status, wrong = unharmed.end_of(unharmed.start()), list(unharmed.wrong_records())
-    if status != EXIT_OK or wrong:
-        raise RuntimeError(f"the unharmed run ended with {status}: {wrong} {unharmed.told()}")
+    unharmed.run_unharmed()
     return Unharmed(unharmed.seconds(), state(folder))
 
 
@@ -241,9 +234,7 @@ def kill_run(
         wrong += lost
         kills += [kill] if kill else []
         missed += kill is None
-    status = next_status = killed.end_of(process)
-    if status != EXIT_OK:
-        next_status = killed.end_of(killed.start())
+    status, next_status = killed.finish(process)
     if next_status != EXIT_OK:
         wrong.append(f"the last start ended with status {next_status}: {killed.told()}")
     wrong += killed.wrong_records()

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reliability.campaign import RESULTS, is_outdated, tell, told_states, write_page
+from reliability.campaign import RESULTS, is_outdated, read_results, tell, told_states, write_page
 from reliability.costs import costs_section, costs_summary
 from reliability.disks.section import disks_section
 from reliability.faults.results import faults_section, injected
@@ -89,7 +88,7 @@ def _sources(results: Path) -> Iterator[str]:
     yield "## The code that was measured\n"
     for name, module in FILES.items():
         if (path := results / name).exists():
-            states = json.loads(path.read_text())["measured"]
+            states = read_results(path)["measured"]
             again = f"`python -m {module}`"
             yield f"- [{name}](trust/{name}), {again}: {told_states(states)}"
     yield ""
@@ -99,7 +98,7 @@ def main() -> None:
     """Write the page; name the results that were not measured with the present code."""
     write_page(RESULTS)
     for name in FILES:
-        states = json.loads((RESULTS / name).read_text())["measured"]
+        states = read_results(RESULTS / name)["measured"]
         if is_outdated(name, states):
             tell(f"docs/trust/{name}: the code has changed. {told_states(states)}")
 

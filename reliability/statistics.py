@@ -216,10 +216,8 @@ def compare_treatments(
             source = random.Random(f"{seed} {name} {count} {slowdown}")
             drawn = [_run(source, host, count, slowdown) for _ in range(pairs)]
             ratios = [compare(first, second) for first, second in drawn]
-            higher, lower = (
-                sum(ratio.low > 1 for ratio in ratios),
-                sum(ratio.high < 1 for ratio in ratios),
-            )
+            higher = sum(ratio.low > 1 for ratio in ratios)
+            lower = sum(ratio.high < 1 for ratio in ratios)
             yield Alarms(name, count, slowdown, pairs, higher, lower, 0, *_tested(drawn))
 
 
@@ -342,15 +340,13 @@ def measure_commit(commit: str) -> dict[str, Any]:
 
 def text_of(found: Mapping[str, Any]) -> str:
     """Return results as JSON with a row per line."""
-    parts = [
-        f" {json.dumps(key)}: "
-        + (
-            json.dumps(part)
-            if not isinstance(part, list)
-            else ("[\n" + ",\n".join(f"  {json.dumps(row)}" for row in part) + "\n ]")
-        )
-        for key, part in found.items()
-    ]
+
+    def text(part: Any) -> str:
+        if not isinstance(part, list):
+            return json.dumps(part)
+        return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in part) + "\n ]"
+
+    parts = (f" {json.dumps(key)}: {text(part)}" for key, part in found.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -445,28 +441,15 @@ def _trusted(rows: Sequence[Row], slowdown: float) -> list[Row]:
     return [row for row in _of(rows, slowdown) if row["repeats"] >= FEWEST]
 
 
-def _different(row: Row) -> float:
-    return 100 * float(row["higher"] + row["lower"]) / float(row["pairs"])
+def _percent(*keys: str, of: str = "pairs", times: int = 1) -> Share:
+    """Return the share of these counts of a row, in percent."""
+    return lambda row: 100 * times * sum(float(row[key]) for key in keys) / float(row[of])
 
 
-def _higher(row: Row) -> float:
-    return 100 * float(row["higher"]) / float(row["pairs"])
-
-
-def _test_higher(row: Row) -> float:
-    return 100 * float(row["test_higher"]) / float(row["pairs"])
-
-
-def _gate_failed(row: Row) -> float:
-    return 100 * float(row["gate_failed"]) / float(row["pairs"])
-
-
-def _covering(row: Row) -> float:
-    return 100 * float(row["covering"]) / float(row["intervals"])
-
-
-def _ratios_covering(row: Row) -> float:
-    return 200 * float(row["ratios_covering"]) / float(row["intervals"])
+_different, _higher = _percent("higher", "lower"), _percent("higher")
+_test_higher, _gate_failed = _percent("test_higher"), _percent("gate_failed")
+_covering = _percent("covering", of="intervals")
+_ratios_covering = _percent("ratios_covering", of="intervals", times=2)
 
 
 def _beyond_the_test(rows: Sequence[Row]) -> tuple[float, float]:

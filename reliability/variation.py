@@ -7,7 +7,6 @@ from its own repeats: three trials against three others.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from analysis.stats import evaluate_gate, median_ratio, parse_gate
 from pagecage.checkout import RUNS
 from pagecage.report.model import markdown_table
 from pagecage.runner.run_folder import find_run
-from reliability.campaign import RESULTS, write_results
+from reliability.campaign import RESULTS, read_results, write_results
 
 COUNTS = ("device_read_bytes", "device_reads", "major_faults")
 REPEATS, PAIRS, REGRESSION = 3, 100, 1.2
@@ -103,7 +102,7 @@ def _verdict(response: str, first: Sequence[float], second: Sequence[float]) -> 
 
 
 def variation_section(results: Path) -> Iterator[str]:
-    rows = json.loads((results / STORED).read_text())["variations"]
+    rows = read_results(results / STORED)["variations"]
     by_figure: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_figure.setdefault(_NAMES.get(row["response"], "time"), []).append(row)

@@ -28,7 +28,7 @@ from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.counters import difference, io_difference
 from pagecage.verdicts.quiet import judge_host_quiet
-from reliability.campaign import RESULTS, code_of, read_results, write_results
+from reliability.campaign import RESULTS, code_of, guest_plan, read_results, write_results
 from reliability.disks.section import worst_cases
 
 MIB = 1024 * 1024
@@ -115,11 +115,7 @@ def trials(plan: str) -> Iterator[Trial]:
 
 
 def plan_of(name: str) -> Plan:
-    made = tuple(trials(name))
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    document = {"fresh": "never", "experiment": "witnesses", "harness": harness}
-    plan = Plan(f"witnesses-{name}", made, document)
-    return replace(plan, document={**document, "run_id": plan.run_id, "trials": []})
+    return guest_plan(f"witnesses-{name}", "witnesses", list(trials(name)))
 
 
 def _trial(name: str, cage: str, load: Load) -> Trial:
@@ -441,7 +437,7 @@ def witnesses_section(results: Path) -> Iterator[str]:
 
 
 def _trials(results: Path) -> list[Mapping[str, Any]]:
-    return list(json.loads((results / "witnesses.json").read_text())["trials"])
+    return list(read_results(results / RESULT.name)["trials"])
 
 
 def _apart(count: int) -> str:

@@ -130,9 +130,8 @@ class BadCheckout(Checkout):
         """Copy the real `analysis`, and the folders that it reads."""
         for name in ("analysis", "containers", "docs"):
             shutil.rmtree(self.top / name, ignore_errors=True)
-            shutil.copytree(
-                ROOT / name, self.top / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, self.top / name, ignore=ignored)
 
     def _spoil_definitions(self) -> None:
         smoke = (self.top / "experiments/smoke.toml").read_text()
@@ -159,11 +158,8 @@ class BadCheckout(Checkout):
             assert before in records
             self._write_run(name, plan, records.replace(before, after) if before else after)
         self._write_run("r-none", plan, b"")
-        for name, document in (
-            ("fleet", "{}"),
-            ("fleet-cut", "["),
-            ("fleet-newer", '{"fleet_version":9,"hosts":{}}'),
-        ):
+        newer = '{"fleet_version":9,"hosts":{}}'
+        for name, document in (("fleet", "{}"), ("fleet-cut", "["), ("fleet-newer", newer)):
             (runs / name).mkdir()
             (runs / name / "fleet.json").write_text(document)
         (runs / "of-hosts/hosts").mkdir(parents=True)
@@ -182,9 +178,8 @@ class BadCheckout(Checkout):
         """Return the modification times of all files, except those that every command writes."""
         parts = ("runs", "experiments", "cgroups", "bad", "docs")
         paths = [path for part in parts for path in (self.top / part).rglob("*")]
-        beside = [
-            path for path in self.top.iterdir() if path.name not in ("cache", "told", "build")
-        ]
+        left_out = ("cache", "told", "build")
+        beside = [path for path in self.top.iterdir() if path.name not in left_out]
         return {str(path): path.lstat().st_mtime_ns for path in [*paths, *beside]}
 
 
@@ -213,8 +208,6 @@ def complaint(done: Completed) -> str | None:
         return f"it says {found[0]}"
     if not reported or not reported[0].startswith("pagecage: ") or len(reported) > 2:
         return f"it says {len(reported)} sentences"
-    return (
-        None
-        if len(reported) == 1 or reported[1].startswith("  fix: ")
-        else "its second line is not a fix"
-    )
+    if len(reported) == 2 and not reported[1].startswith("  fix: "):
+        return "its second line is not a fix"
+    return None

@@ -13,9 +13,8 @@ from tests.tree import ROOT
 
 LIBRARY = b"a library"
 DIE = 'die() { printf \'pagecage: %s\\n  fix: %s\\n\' "$1" "$2" >&2; exit 3; }\n'
-TOOLS = (
-    *("sh", "dirname", "sha256sum", "mkdir", "rm", "mv", "install", "sed", "cat", "flock", "date"),
-)
+_FILES = ("mkdir", "rm", "mv", "install", "cat")
+TOOLS = ("sh", "dirname", "sha256sum", "sed", "flock", "date", *_FILES)
 JAVAC = '#!/bin/sh\nwhile [ "$1" != -d ]; do shift; done\nmkdir -p "$2"\n'
 JAR = '#!/bin/sh\nwhile [ "$1" != --file ]; do shift; done\necho classes >"$2"\n'
 MVN = "#!/bin/sh\necho fetched >>asked\nfor word; do case $word in -DoutputDirectory=*)"

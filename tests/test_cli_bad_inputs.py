@@ -40,23 +40,15 @@ def rows() -> list[tuple[tuple[str, ...], str]]:
     typed = [line.rpartition(" -> ") for line in TABLE.splitlines() if not line.startswith("#")]
     found = [(tuple(shlex.split(command)), says) for command, _, says in typed]
     for run in [*PLANS, *RECORDS]:
-        found += [
-            (("show", run), run),
-            (("predict", run), run),
-            (("compare", GOOD, run), run),
-            (("publish", run, "--out", "never"), run),
-        ]
+        reading = (("show", run), ("predict", run), ("compare", GOOD, run))
+        found += [(words, run) for words in (*reading, ("publish", run, "--out", "never"))]
     found += [(("run", run, "--resume"), run) for run in PLANS]
-    found += [
-        (("export", run, "--out", "never"), run) for run in ("p-deep", "p-list", "p-definition")
-    ]
-    found += [
-        (("run", f"bad-{name}", "--dry-run", "--host", "local", "--dataset", "full"), "bad-" + name)
-        for name in EXPERIMENTS
-    ]
-    found += [
-        (("cage", "show", f"bad-{name}"), f"bad-{name}") for name in CAGES if name != "little"
-    ]
+    exported = ("p-deep", "p-list", "p-definition")
+    found += [(("export", run, "--out", "never"), run) for run in exported]
+    planned = ("--dry-run", "--host", "local", "--dataset", "full")
+    found += [(("run", f"bad-{name}", *planned), f"bad-{name}") for name in EXPERIMENTS]
+    shown = [f"bad-{name}" for name in CAGES if name != "little"]
+    found += [(("cage", "show", name), name) for name in shown]
     dry = ("run", "smoke", "--dry-run", *PLAIN, "--cage")
     found += [((*dry, f"bad-{name}"), "") for name in CAGES]
     found += [(("cage", "import", f"bad/{name}"), "") for name in FILES]

@@ -74,9 +74,9 @@ def test_a_verb_has_examples_of_its_own_that_parse(verb: str) -> None:
     own = [line for line in found if f"pagecage {verb}" in line]
     assert own, found
     assert {line: complaint(line) for line in found if complaint(line)} == {}
-    assert all(len(line) < _TERMINAL and line.startswith("  ") for line in shown(verb)), (
-        "a terminal would break a line"
-    )
+    for line in shown(verb):
+        assert len(line) < _TERMINAL, "a terminal would break the line"
+        assert line.startswith("  ")
 
 
 def test_no_two_verbs_show_the_same() -> None:

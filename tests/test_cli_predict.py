@@ -6,12 +6,13 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.process import Completed
-from tests.checkout import pagecage
+from tests.checkout import pagecage, refused
+from tests.fixtures.runs import Change
 from tests.fixtures.small_runs import FOLDER, unpacked
 
 LAZY = str(FOLDER / "lazy-start.pagecage.zip")
@@ -25,8 +26,8 @@ def predicted(top: Path, *words: str, status: int = 0) -> Completed:
     return done
 
 
-def document(top: Path, *words: str, status: int = 0) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(predicted(top, *words, "--json", status=status).stdout)
+def document(top: Path, *words: str, status: int = 0) -> Json:
+    loaded: Json = json.loads(predicted(top, *words, "--json", status=status).stdout)
     return loaded
 
 
@@ -61,11 +62,9 @@ def test_a_target_names_the_smallest_volumes(top: Path) -> None:
     assert cells(page, "aws-gp2")[-1] == "yes"
     first = page[page.index("under 2.5 s") :].splitlines()[1].split()[0]
     assert f"Enough with the lowest rates: {first} (" in page
-    io2 = cells(page, "aws-io2-block")[1]
     tight = predicted(top, *words[:-1], "1.9s", status=6).stdout
-    assert int(io2.split(", ")[1].split()[0]) < int(
-        cells(tight, "aws-io2-block")[1].split(", ")[1].split()[0]
-    )
+    rates = [cells(one, "aws-io2-block")[1].split(", ")[1].split()[0] for one in (page, tight)]
+    assert int(rates[0]) < int(rates[1])
 
 
 def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None:
@@ -76,11 +75,7 @@ def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None
 
 def on_a_real_cpu(top: Path) -> str:
     """Return a run like LAZY whose CPU is not emulated."""
-    (top / "runs").mkdir(exist_ok=True)
-    records = unpacked("lazy-start", top / "runs/real") / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    records.write_text("".join(json.dumps(one | {"emulated": False}) + "\n" for one in lines))
-    return "real"
+    return altered(top, "real", lambda record: record.update(emulated=False), of="lazy-start")
 
 
 def test_what_cannot_be_told_is_undecided(top: Path) -> None:
@@ -88,9 +83,8 @@ def test_what_cannot_be_told_is_undecided(top: Path) -> None:
     words = (on_a_real_cpu(top), *PAGES, "--type", "aws-gp3", "--under", "2.5s")
     page = predicted(top, *words, status=6).stdout
     assert cells(page, "aws-gp3")[-1] == "expected"
-    assert (
-        "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3" in page
-    )
+    told = "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3"
+    assert told in page
     assert predicted(top, *words, "--latency", "300us").status == 0
 
 
@@ -114,10 +108,8 @@ def test_an_emulated_cpu_decides_nothing(top: Path) -> None:
 
 def test_a_limit_that_reads_and_writes_share_allows_a_prediction(top: Path) -> None:
     """Only its division by use changed io.max: gp3 has no burst."""
-    name = altered(top, "shared", {})
-    records = top / "runs" / name / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    for record in lines:
+
+    def share(record: Json) -> None:
         start = record["measured"]["start_monotonic_seconds"]
         both = ["IOReadIOPSMax", "IOWriteIOPSMax"]
         bucket = {"kind": "iops", "properties": both, "capacity": 0, "credits_at_start": 0}
@@ -125,7 +117,8 @@ def test_a_limit_that_reads_and_writes_share_allows_a_prediction(top: Path) -> N
             "buckets": [{**bucket, "base": 500, "rate": 500}],
             "changes": [{"t": start + 0.1, "IOReadIOPSMax": 400, "IOWriteIOPSMax": 100}],
         }
-    records.write_text("".join(json.dumps(one) + "\n" for one in lines))
+
+    name = altered(top, "shared", share)
     assert document(top, name, "--type", "aws-gp3")["treatments"][0]["volumes"]
 
 
@@ -169,10 +162,8 @@ def test_a_service_has_a_rate_instead_of_a_time(top: Path) -> None:
 
 
 def test_the_target_of_a_service_is_a_rate_and_that_of_a_program_a_time(top: Path) -> None:
-    refused = pagecage(top, "predict", *SERVICE, "--under", "2min")
-    assert (refused.status, "fix: --at-least " in refused.stderr) == (2, True)
-    refused = pagecage(top, "predict", LAZY, *PAGES, "--at-least", "500")
-    assert (refused.status, "fix: --under " in refused.stderr) == (2, True)
+    assert "fix: --at-least " in refused(top, "predict", *SERVICE, "--under", "2min")
+    assert "fix: --under " in refused(top, "predict", LAZY, *PAGES, "--at-least", "500")
 
 
 def test_an_instance_is_combined_with_its_providers_volumes(top: Path) -> None:
@@ -181,11 +172,8 @@ def test_an_instance_is_combined_with_its_providers_volumes(top: Path) -> None:
     assert {row["volume"]["instance"] for row in one["volumes"]} == {"t3.nano"}
     assert (one["instances"], one["left_out"]) == ([], [])
     machine = document(top, LAZY, *PAGES, "--instance", "n2-standard-8")["treatments"][0]
-    assert {row["name"] for row in machine["volumes"]} == {
-        "gcp-pd-standard",
-        "gcp-pd-balanced",
-        "gcp-pd-ssd",
-    }
+    volumes = {row["name"] for row in machine["volumes"]}
+    assert volumes == {"gcp-pd-standard", "gcp-pd-balanced", "gcp-pd-ssd"}
     assert "gcp-hyperdisk-extreme" in {left["name"] for left in machine["left_out"]}
 
 
@@ -204,12 +192,10 @@ def test_an_instance_with_less_memory_than_the_run_used_is_told(top: Path) -> No
     run = str(FOLDER / "constrained-sequential.pagecage.zip")
     words = (run, "--type", "gp3", "--treatment", "cage=uncaged")
     assert "of memory, and the run used" not in predicted(top, *words).stdout
-    altered_run = altered(top, "large", {})
-    folder = top / "runs" / altered_run
-    lines = (folder / "records.jsonl").read_text()
-    (folder / "records.jsonl").write_text(
-        re.sub(r'"memory\.peak": ?[0-9]+', f'"memory.peak": {3 * 1024**3}', lines)
-    )
+    altered_run = altered(top, "large", lambda _: None)
+    records = top / "runs" / altered_run / "records.jsonl"
+    peak = f'"memory.peak": {3 * 1024**3}'
+    records.write_text(re.sub(r'"memory\.peak": ?[0-9]+', peak, records.read_text()))
     page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.small").stdout
     assert "t3.small has 2 GiB of memory, and the run used 3 GiB with its page cache" in page
     page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.medium").stdout
@@ -266,18 +252,19 @@ def test_excluded_trials_are_told_as_such(top: Path) -> None:
     assert "the median of 2 trials; excluded, `pagecage show` has the reason" in page
 
 
-def altered(top: Path, name: str, change: dict[str, Any]) -> str:
-    """A run in which each record has these keys changed."""
+def altered(top: Path, name: str, change: Change, of: str = "smoke") -> str:
+    """Make a run in which each record is changed; return its name."""
     (top / "runs").mkdir(exist_ok=True)
-    folder = unpacked("smoke", top / "runs" / name)
-    lines = (folder / "records.jsonl").read_text().splitlines()
-    records = [{**json.loads(line), **change} for line in lines]
-    (folder / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    path = unpacked(of, top / "runs" / name) / "records.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        change(record)
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
     return name
 
 
 def test_a_run_without_a_prediction_is_refused_with_its_reason(top: Path) -> None:
-    killed = altered(top, "killed", {"outcome": "oom_killed"})
+    killed = altered(top, "killed", lambda record: record.update(outcome="oom_killed"))
     done = pagecage(top, "predict", killed)
     assert (done.status, done.stdout) == (2, "")
     assert "allows no prediction: its trial ended as oom_killed" in done.stderr
@@ -287,16 +274,13 @@ def test_a_run_without_a_prediction_is_refused_with_its_reason(top: Path) -> Non
 
 
 def test_varied_caps_are_the_reason(top: Path) -> None:
-    name = altered(top, "varied", {})
-    folder = top / "runs" / name
-    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    for record in records:
+    def vary(record: Json) -> None:
         bucket = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10}
         record["cage"]["credits"] = {
             "buckets": [{**bucket, "credits_at_start": 0, "base": 500, "rate": 900}]
         }
-    (folder / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    done = pagecage(top, "predict", name)
+
+    done = pagecage(top, "predict", altered(top, "varied", vary))
     assert done.status == 2
     assert "burst credits changed the cap while the trial ran" in done.stderr
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.process import Completed, run
 from tests.checkout import PLAIN, environment
 from tests.tree import ROOT
@@ -32,29 +33,33 @@ def pagecage(folder: Path, *words: str, checkout: Path = ROOT) -> Completed:
     return run(argv, check=False, cwd=folder, env=variables, timeout_seconds=300)
 
 
-def init(folder: Path, *words: str) -> None:
+def init(folder: Path, *words: str) -> str:
+    """Make a project in this folder; return the messages."""
     done = pagecage(folder, "init", *words)
     assert done.ok, done.stderr
+    return done.stderr
+
+
+def planned(folder: Path, *words: str) -> Json:
+    plan: Json = json.loads(pagecage(folder, "run", *words, "--dry-run", *PLAIN, "--json").stdout)
+    return plan
 
 
 def test_init_makes_a_project_around_a_command(folder: Path) -> None:
-    done = pagecage(folder, "init", "--", "grep", "-rc", "needle", "src")
-    assert done.status == 0, done.stderr
+    told = init(folder, "--", "grep", "-rc", "needle", "src")
     made = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     own = {"pagecage.toml", ".gitignore", "experiments/grep.toml", "cgroups/slow-disk.toml"}
     assert own <= made
-    assert "run it: pagecage run grep" in done.stderr
-    plan = json.loads(pagecage(folder, "run", "grep", "--dry-run", *PLAIN, "--json").stdout)
+    assert "run it: pagecage run grep" in told
+    plan = planned(folder, "grep")
     assert {trial["cage"]["name"] for trial in plan["trials"]} == {"uncaged", "slow-disk"}
     command = plan["trials"][0]["workload"]["command"]
     assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
 
 
 def test_init_without_a_command_names_the_experiment_mine(folder: Path) -> None:
-    done = pagecage(folder, "init")
-    assert done.status == 0, done.stderr
-    assert "run it: pagecage run mine" in done.stderr
-    plan = json.loads(pagecage(folder, "run", "mine", "--dry-run", *PLAIN, "--json").stdout)
+    assert "run it: pagecage run mine" in init(folder)
+    plan = planned(folder, "mine")
     assert {trial["workload"]["program"] for trial in plan["trials"]} == {"cat"}
 
 
@@ -69,19 +74,17 @@ def test_init_without_a_command_names_the_experiment_mine(folder: Path) -> None:
 def test_init_makes_a_workload_with_its_library(
     folder: Path, language: str, files: set[str], build: str
 ) -> None:
-    done = pagecage(folder, "init", "--template", language)
-    assert done.ok, done.stderr
+    told = init(folder, "--template", language)
     own = folder / "workloads/mine"
     made = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
     assert files <= made
-    assert ("build it" in done.stderr) == bool(build)
-    assert f"cd workloads/mine && {build}" in done.stderr or not build
-    assert "run it: pagecage run mine" in done.stderr
+    assert ("build it" in told) == bool(build)
+    assert f"cd workloads/mine && {build}" in told or not build
+    assert "run it: pagecage run mine" in told
     assert pagecage(folder, "list").stdout.startswith("project  mine ")
     unbuilt = pagecage(folder, "run", "mine", "--dry-run", *PLAIN, "--json")
-    assert (unbuilt.status, "is not an executable file" in unbuilt.stderr) == (
-        (2, True) if build else (0, False)
-    )
+    assert unbuilt.status == (2 if build else 0)
+    assert ("is not an executable file" in unbuilt.stderr) == bool(build)
 
 
 def test_a_library_is_copied_unchanged(folder: Path) -> None:
@@ -200,8 +203,7 @@ def test_an_empty_project_says_so(folder: Path) -> None:
 def test_a_path_is_an_experiment_and_its_cages_are_the_projects(folder: Path) -> None:
     init(folder, "--name", "mine", "--", "cat", "src/a.txt")
     (folder / "experiments/mine.toml").rename(folder / "elsewhere.toml")
-    done = pagecage(folder, "run", "./elsewhere.toml", "--dry-run", *PLAIN, "--json")
-    assert json.loads(done.stdout)["experiment"] == "elsewhere"
+    assert planned(folder, "./elsewhere.toml")["experiment"] == "elsewhere"
     missing = pagecage(folder, "run", "./nowhere.toml", "--dry-run", *PLAIN)
     assert (missing.status, "cannot be read: No such file" in missing.stderr) == (2, True)
 
@@ -224,9 +226,8 @@ def test_a_project_predicts_from_the_catalogue_of_pagecage(folder: Path) -> None
     run_of_ours = str(ROOT / "tests/fixtures/small-runs/lazy-start.pagecage.zip")
     done = pagecage(folder, "predict", run_of_ours, "--type", "aws-gp3", "--json")
     assert done.ok, done.stderr
-    assert {row["name"] for row in json.loads(done.stdout)["treatments"][0]["volumes"]} == {
-        "aws-gp3"
-    }
+    volumes = json.loads(done.stdout)["treatments"][0]["volumes"]
+    assert {row["name"] for row in volumes} == {"aws-gp3"}
     floor = pagecage(folder, "cage", "floor", "aws-gp3", "--size", "100GiB", "--bytes", "1GiB")
     assert floor.ok, floor.stderr
 
@@ -238,10 +239,8 @@ def test_init_makes_a_project_for_a_server_on_a_volume(folder: Path) -> None:
     done = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--json")
     note = "note: aws-gp3-volume has a latency, which a cgroup does not impose"
     assert note in done.stderr
-    assert (
-        note
-        not in pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--enforced-by", "volume").stderr
-    )
+    by_volume = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, "--enforced-by", "volume")
+    assert note not in by_volume.stderr
     plan = json.loads(done.stdout)
     assert plan["definition"]["response"] == "ready_seconds"
     by_cage = {trial["cage"]["name"]: trial for trial in plan["trials"]}
@@ -254,9 +253,7 @@ def test_init_makes_a_project_for_a_server_on_a_volume(folder: Path) -> None:
 def test_another_cage_or_port_of_a_run_keeps_its_files_cold(folder: Path) -> None:
     init(folder, "--", "sh", "src/a.txt")
     words = ("--cage", "aws-gp3", "--size", "500GiB", "--cage", "customer", "--ready-port", "80")
-    done = pagecage(folder, "run", "sh", "--dry-run", *PLAIN, *words, "--json")
-    assert done.status == 0, done.stderr
-    plan = json.loads(done.stdout)
+    plan = planned(folder, "sh", *words)
     assert {t["cage"]["name"] for t in plan["trials"]} == {"uncaged", "aws-gp3", "customer"}
     assert plan["definition"]["response"] == "ready_seconds"
     assert {trial["workload"]["command"]["ready_port"] for trial in plan["trials"]} == {80}

@@ -63,9 +63,8 @@ def test_a_guest_that_another_process_uses(
 
 
 def test_a_run_that_is_resumed_is_refused_as_early(top: Path, in_use: None) -> None:
-    done = pagecage(
-        top, "run", "smoke", "--dry-run", "--host", "vm", "--dataset", "smoke", "--json"
-    )
+    words = ("run", "smoke", "--dry-run", "--host", "vm", "--dataset", "smoke", "--json")
+    done = pagecage(top, *words)
     folder = top / "runs/a-run"
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(done.stdout)

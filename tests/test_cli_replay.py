@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,11 +15,13 @@ from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.execution import exit_code, shell_status
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
+from pagecage.model.record import Record
 from pagecage.planning.replay_plan import implied_copies, is_only_here
 from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record
 
+LOCAL = "--host local"
 HERE = ("--host", "local")
 
 
@@ -26,73 +29,65 @@ HERE = ("--host", "local")
     ("words", "says", "hint"),
     [
         (
-            ("custmer", *HERE, "--", "true"),
+            f"custmer {LOCAL} -- true",
             "no cage and no volume type 'custmer'",
             'did you mean "customer"?',
         ),
         (
-            ("customer", "--cage", "tnth", *HERE, "--", "true"),
+            f"customer --cage tnth {LOCAL} -- true",
             "no cage and no volume type 'tnth'",
             'did you mean "tenth"?',
         ),
-        (("customer", *HERE), "there is no command", "pagecage replay CAGE -- COMMAND"),
+        (f"customer {LOCAL}", "there is no command", "pagecage replay CAGE -- COMMAND"),
         (
-            ("customer", *HERE, "--ready-when", "((", "--", "true"),
+            f"customer {LOCAL} --ready-when (( -- true",
             "'((' is not a regular expression",
             "backslash",
         ),
         (
-            ("customer", *HERE, "--ready-when", "x", "--ready-port", "80", "--", "true"),
+            f"customer {LOCAL} --ready-when x --ready-port 80 -- true",
             "are mutually exclusive",
             "give one",
         ),
         (
-            ("customer", *HERE, "--cold", "nowhere", "--", "true"),
+            f"customer {LOCAL} --cold nowhere -- true",
             "--cold: 'nowhere' does not exist",
             "existing file",
         ),
         (
-            ("customer", *HERE, "--copy", "nowhere", "--", "true"),
+            f"customer {LOCAL} --copy nowhere -- true",
             "--copy: 'nowhere' does not exist",
             "ls -d nowhere",
         ),
+        (f"customer {LOCAL} --collectors iostat,srr -- true", "no collector 'srr'", '"sar"'),
         (
-            ("customer", *HERE, "--collectors", "iostat,srr", "--", "true"),
-            "no collector 'srr'",
-            '"sar"',
-        ),
-        (
-            ("customer", *HERE, "--writes", "--cold", "/etc/hostname", "--", "true"),
+            f"customer {LOCAL} --writes --cold /etc/hostname -- true",
             "--writes restores copies, and nothing is copied",
             "--copy",
         ),
-        (("customer", "--host", "mars", "--", "true"), "no single host 'mars'", "auto"),
-        (("tenth", *HERE, "--", "true"), "share of the dataset", ""),
+        ("customer --host mars -- true", "no single host 'mars'", "auto"),
+        (f"tenth {LOCAL} -- true", "share of the dataset", ""),
         (
-            ("customer", *HERE, "--copy-program", "--", "no-such-program"),
+            f"customer {LOCAL} --copy-program -- no-such-program",
             "--copy-program: there is no",
             "PATH",
         ),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(
-    top: Path, words: tuple[str, ...], says: str, hint: str
+    top: Path, words: str, says: str, hint: str
 ) -> None:
-    said = refused(top, "replay", *words)
+    said = refused(top, "replay", *words.split())
     assert says in said
     assert hint in said
 
 
 def test_a_program_that_cannot_be_started_has_the_codes_of_docker_run(top: Path) -> None:
     (top / "notes.txt").write_text("no program")
-    for verb in (
-        ("replay", "customer", *HERE),
-        ("memory", "customer", *HERE),
-        ("cold", "notes.txt"),
-    ):
-        said = refused(top, *verb, "--", "no-such-program", status=127)
+    for verb in (f"replay customer {LOCAL}", f"memory customer {LOCAL}", "cold notes.txt"):
+        said = refused(top, *verb.split(), "--", "no-such-program", status=127)
         assert "there is no program 'no-such-program' fix: check its name and PATH" in said
-        said = refused(top, *verb, "--", "./notes.txt", status=126)
+        said = refused(top, *verb.split(), "--", "./notes.txt", status=126)
         assert "'./notes.txt' is not executable fix: chmod +x ./notes.txt" in said
 
 
@@ -140,11 +135,8 @@ def test_a_latency_that_no_cgroup_imposes_is_noted(
 
 
 def test_without_the_control_and_with_another_cage(top: Path) -> None:
-    shown = dry(
-        top,
-        *("customer", "--cage", "iops-500", "--no-control", "--repeats", "2", *HERE, "--dry-run"),
-        *("--", "true"),
-    )
+    words = f"customer --cage iops-500 --no-control --repeats 2 {LOCAL} --dry-run -- true"
+    shown = dry(top, *words.split())
     assert "4 trials, 2 repeats" in shown
     assert "uncaged" not in shown
 
@@ -258,8 +250,6 @@ class Ended:
     """A job whose trials ended so."""
 
     def __init__(self, *records: object, replay: bool = True, streams: bool = True) -> None:
-        from types import SimpleNamespace
-
         self.streams_output = streams
         trials = [SimpleNamespace(trial_id=str(n)) for n in range(len(records))]
         document: Json = {"replay": {} if replay else None, "experiment": "replay-x"}
@@ -269,12 +259,9 @@ class Ended:
         )
 
 
-def failed(status: int, **exit_: object) -> object:
-    return make_record(
-        outcome="failed",
-        error="it failed",
-        exit={"status": status, "ended_by_itself": True, **exit_},
-    )
+def failed(status: int, **exit_: object) -> Record:
+    ended = {"status": status, "ended_by_itself": True, **exit_}
+    return make_record(outcome="failed", error="it failed", exit=ended)
 
 
 def code(*records: object, status: int = 0, **changes: bool) -> int:
@@ -291,14 +278,19 @@ def test_the_programs_status_is_ours() -> None:
 
 
 def test_the_status_of_a_load_is_ours() -> None:
-    def ended(status: int, server: int = -15) -> object:
+    def ended(status: int) -> Record:
         load = {"ended_by_itself": True, "status": status}
-        exit_ = {"status": server, "ended_by_itself": False}
+        exit_ = {"status": -15, "ended_by_itself": False}
         return make_record(outcome="failed", error="it failed", exit=exit_, load=load)
 
     assert code(ended(3), streams=False) == 3
     assert code(ended(-9), streams=False) == 137
     assert code(ended(0), streams=False) == 1, "a metric is missing"
+
+
+def missed(requirement: str, reason: str, hint: str) -> Record:
+    entry = {"requirement": requirement, "reason": reason, "hint": hint}
+    return make_record(outcome="requirement_missed", missed_requirements=[entry])
 
 
 MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
@@ -309,26 +301,8 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
     [
         (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
         (failed(0, escaped=[MEMBER]), 2, "pagecage shell"),
-        (
-            make_record(
-                outcome="requirement_missed",
-                missed_requirements=[
-                    {"requirement": "port", "reason": "port 80 is in use", "hint": "take another"}
-                ],
-            ),
-            2,
-            "take another",
-        ),
-        (
-            make_record(
-                outcome="requirement_missed",
-                missed_requirements=[
-                    {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}
-                ],
-            ),
-            3,
-            "delegate",
-        ),
+        (missed("port", "port 80 is in use", "take another"), 2, "take another"),
+        (missed("cpu_controller", "no cpu", "delegate"), 3, "delegate"),
     ],
 )
 def test_what_the_user_or_the_host_can_fix_is_reported(

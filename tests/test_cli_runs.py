@@ -29,20 +29,31 @@ def planned(top: Path) -> Path:
     return folder
 
 
+def finish(planned: Path) -> None:
+    """Write a record of each trial of the run."""
+    data = json.loads((planned / "plan.json").read_text())
+    for trial in data["trials"]:
+        record = make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"])
+        append_record(planned / "records.jsonl", record)
+
+
+def not_resumed(top: Path) -> str:
+    done = pagecage(top, "run", "smoke", "--resume", "--yes")
+    assert done.status == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 def test_a_definition_that_changed_is_not_resumed(top: Path, planned: Path) -> None:
     path = top / "experiments/smoke.toml"
     path.write_text(path.read_text() + "\n# changed\n")
-    done = pagecage(top, "run", "smoke", "--resume")
-    assert done.status == 2
-    assert "experiments/smoke.toml has changed since" in done.stderr
+    assert "experiments/smoke.toml has changed since" in not_resumed(top)
 
 
 def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> None:
     path = planned / "plan.json"
     path.write_text(path.read_text().replace('"repeat": 1', '"repeat": 9', 1))
-    done = pagecage(top, "run", "smoke", "--resume")
-    assert done.status == 2
-    assert "plan.json was changed after it was written" in done.stderr
+    assert "plan.json was changed after it was written" in not_resumed(top)
 
 
 @pytest.mark.parametrize(
@@ -50,19 +61,11 @@ def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> Non
 )
 def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) -> None:
     (planned / "records.jsonl").write_text(f"{line}\n")
-    done = pagecage(top, "run", "smoke", "--resume", "--yes")
-    assert done.status == 2
-    assert "records.jsonl:1" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "records.jsonl:1" in not_resumed(top)
 
 
 def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
-    data = json.loads((planned / "plan.json").read_text())
-    for trial in data["trials"]:
-        append_record(
-            planned / "records.jsonl",
-            make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"]),
-        )
+    finish(planned)
     done = pagecage(top, "run", "smoke", "--resume", "--yes")
     assert done.status == 0
     assert "0 of 4 trials to run" in done.stderr
@@ -71,16 +74,12 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")]
+    ("option", "shown"),
+    [("--json", "analysis show {} json"), ("", "analysis show {}"), ("--html", "{}/report.html")],
 )
-def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
-    done = pagecage(top, *words)
-    expected = {
-        "--json": f"analysis show {planned} json\n",
-        "smoke": f"analysis show {planned}\n",
-        "--html": f"{planned}/report.html\n",
-    }
-    assert (done.status, done.stdout) == (0, expected[words[-1]])
+def test_showing_is_left_to_the_analysis(top: Path, planned: Path, option: str, shown: str) -> None:
+    done = pagecage(top, "show", "smoke", *option.split())
+    assert (done.status, done.stdout) == (0, f"{shown.format(planned)}\n")
 
 
 @pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -105,20 +104,16 @@ def wait_until_held(pid: int) -> None:
     """Until the process waits for somebody to write into its pipe."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        if (
-            "fifo" in Path(f"/proc/{pid}/wchan").read_text()
-            or "wait_for_partner" in Path(f"/proc/{pid}/wchan").read_text()
-        ):
+        waits_in = Path(f"/proc/{pid}/wchan").read_text()
+        if "fifo" in waits_in or "wait_for_partner" in waits_in:
             return
         time.sleep(0.05)
     time.sleep(1.0)
 
 
 def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
-    argv = [
-        *(sys.executable, "-m", "pagecage.cli.main", "run", "constrained-random", "--dry-run"),
-        *(*PLAIN, "--repeats", "200"),
-    ]
+    words = ("run", "constrained-random", "--dry-run", *PLAIN, "--repeats", "200")
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
     process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
     assert process.stdout is not None
     assert process.stderr is not None
@@ -132,12 +127,7 @@ def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
 
 
 def test_a_run_is_compared_with_its_baseline(top: Path, planned: Path) -> None:
-    data = json.loads((planned / "plan.json").read_text())
-    for trial in data["trials"]:
-        append_record(
-            planned / "records.jsonl",
-            make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"]),
-        )
+    finish(planned)
     (top / "old.json").write_text("{}")
     gate = "--fail-if=device_reads > +5%"
     include = "--include=host_quiet"
@@ -159,9 +149,8 @@ def compared(folders, fail_if, include, *_, **__):
 def test_a_run_comes_before_a_file_of_its_name(top: Path, planned: Path) -> None:
     """A project's experiment has the name of its program, a file that is not a baseline."""
     (top / "smoke").write_text("#!/bin/sh\n")
-    (top / "analysis/results.py").write_text(
-        "def judged(run, *_):\n    return f'judged {run}\\n', 0\n"
-    )
+    judging = "def judged(run, *_):\n    return f'judged {run}\\n', 0\n"
+    (top / "analysis/results.py").write_text(judging)
     done = pagecage(top, "compare", "smoke", "--fail-if", "time < 1s")
     assert done.stdout == f"judged {planned}\n", done.stderr
 
@@ -178,6 +167,5 @@ def check_gates(folder, fail_if):
     raise PagecageError("old.json is not a baseline", "pagecage compare RUN --save-baseline FILE")
 """)
     done = pagecage(top, "run", "smoke", "--resume", "--yes", "--baseline", "old.json")
-    assert done.status == 2
-    assert "old.json is not a baseline" in done.stderr
+    assert (done.status, "old.json is not a baseline" in done.stderr) == (2, True)
     assert "trials to run" not in done.stderr

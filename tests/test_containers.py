@@ -294,11 +294,8 @@ def engine() -> list[str | Path]:
 
 def image_bytes() -> int:
     """Return the size of the image as its engine states it."""
-    if "docker" in engine():
-        argv = ["docker", "image", "inspect", "--format", "{{.Size}}", IMAGE]
-    else:
-        argv = ["podman", *STORE, "image", "inspect", "--format", "{{.Size}}", IMAGE]
-    return int(run(argv).stdout)
+    program = ("docker",) if "docker" in engine() else ("podman", *STORE)
+    return int(run([*program, "image", "inspect", "--format", "{{.Size}}", IMAGE]).stdout)
 
 
 @pytest.mark.long

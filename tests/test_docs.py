@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,7 @@ def complaint(command: str) -> str | None:
 def _make_complaint(words: list[str]) -> str | None:
     targets = [word for word in words if "=" not in word]
     variables = [word.partition("=")[0] for word in words if "=" in word]
-    unknown = [w for w in targets if w not in make_targets()] + [
-        v for v in variables if v not in make_variables()
-    ]
+    unknown = [*({*targets} - make_targets()), *({*variables} - make_variables())]
     if not targets:
         return "make is given no target"
     return f"make knows no {unknown[0]}" if unknown else None
@@ -89,10 +87,8 @@ def _pagecage_complaint(words: list[str]) -> str | None:
     except MissingArgumentError:
         return None  # a sentence may name a verb without its argument
     except CycloptsError as error:
-        is_reader_own = str(error).endswith(
-            " does not exist"
-        )  # a file or folder that only the reader has
-        return None if is_reader_own else str(error)
+        is_readers_own = str(error).endswith(" does not exist")  # a file that only the reader has
+        return None if is_readers_own else str(error)
     return None
 
 
@@ -120,15 +116,10 @@ def test_a_command_that_does_not_exist_is_seen(command: str) -> None:
 
 
 def test_blocks_of_either_kind_are_read() -> None:
-    text = (
-        "Do\n\n    make list   # all\n\nor\n\n```sh\n$ pagecage run \\\n  x\ncat y\n```\nand `make"
-        " doctor`.\n"
-    )
-    assert [" ".join(c.split()) for c in commands(text)] == [
-        "pagecage run x",
-        "make list # all",
-        "make doctor",
-    ]
+    block = "```sh\n$ pagecage run \\\n  x\ncat y\n```"
+    text = f"Do\n\n    make list   # all\n\nor\n\n{block}\nand `make doctor`.\n"
+    found = [" ".join(command.split()) for command in commands(text)]
+    assert found == ["pagecage run x", "make list # all", "make doctor"]
 
 
 SWALLOWED = re.compile(r"^(?:\n|\A)([^\s|>*#-][^\n]*)\n {4}\S", re.MULTILINE)
@@ -152,18 +143,9 @@ def test_every_path_that_is_named_is_there(document: Path) -> None:
     folder.
     """
     top = {path.name for path in ROOT.iterdir()}
-    named = {
-        match
-        for match in PATHS.findall(document.read_text())
-        if match.split("/")[0] in top and "NAME" not in match
-    }
-    made = {"runs", "build", "target", ".venv", ".venv-ansible"}
-    gone = [
-        path
-        for path in sorted(named)
-        if path.split("/")[0] not in made and not (ROOT / path).exists()
-    ]
-    assert gone == []
+    top -= {"runs", "build", "target", ".venv", ".venv-ansible"}
+    named = {path for path in PATHS.findall(document.read_text()) if path.split("/")[0] in top}
+    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
 
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -219,30 +201,24 @@ def test_the_first_page_fits_two_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
-def table(heading: str) -> dict[str, str]:
-    """Return the first table under a heading of FORMAT.md: first cell -> the rest."""
-    section = FORMAT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [
-        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
-    ]
+def rows_of(section: str) -> dict[str, str]:
+    """Return the rows of tables that begin with code: first cell -> the rest."""
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    rows = (line.strip("|").split("|", 1) for line in lines)
     return {first.strip(): rest for first, rest in rows}
+
+
+def documented(heading: str) -> dict[str, str]:
+    """Return the rows under a heading of FORMAT.md."""
+    return rows_of(FORMAT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0])
 
 
 def record_rows() -> dict[str, str]:
-    before_responses = FORMAT.split("## records.jsonl", 1)[1].split("### Responses", 1)[0]
-    rows = [
-        line.strip("|").split("|", 1)
-        for line in before_responses.splitlines()
-        if line.startswith("| `")
-    ]
-    return {first.strip(): rest for first, rest in rows}
+    return rows_of(FORMAT.split("## records.jsonl", 1)[1].split("### Responses", 1)[0])
 
 
 def documented_responses() -> set[str]:
-    section = FORMAT.split("### Responses", 1)[1].split("### Traces", 1)[0]
-    return keys(
-        [line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")]
-    )
+    return keys(list(rows_of(FORMAT.split("### Responses", 1)[1].split("### Traces", 1)[0])))
 
 
 def schema_of(path: Path = PATH) -> Json:
@@ -287,7 +263,7 @@ def test_the_schema_says_what_a_key_within_a_record_means() -> None:
 
 
 def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
-    schema = json.loads(PATH.read_text())
+    schema = schema_of()
     phases = [*PHASES, "cleanup"]
     assert schema["properties"]["outcome"]["enum"] == list(OUTCOMES)
     assert schema["properties"]["phase"]["enum"] == [*phases[:-1], "record"]
@@ -298,33 +274,28 @@ def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
 
 
 def test_responses_are_the_same_in_schema_and_document() -> None:
-    assert (
-        set(json.loads(PATH.read_text())["properties"]["response"]["properties"])
-        == documented_responses()
-    )
-    assert documented_responses() > STANDARD_RESPONSES, (
-        "what a workload tells of itself stands beside them"
-    )
+    in_schema = set(schema_of()["properties"]["response"]["properties"])
+    assert in_schema == documented_responses()
+    assert in_schema > STANDARD_RESPONSES, "what a workload tells of itself stands beside them"
 
 
 def test_collectors_outcomes_are_as_documented() -> None:
-    entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
+    entry = schema_of()["properties"]["collectors"]["additionalProperties"]
     own = {field.name for field in fields(CustomFigures)}
     own |= {*TracerProgram("", (), ()).to_json(), "missed_events"}
     assert set(entry["properties"]) == {*CollectorResult("ok").to_json(), *own}
     assert set(entry["required"]) == set(CollectorResult("ok").to_json())
-    assert all(
-        f"`{status}`" in record_rows()["`collectors`"]
-        for status in entry["properties"]["status"]["enum"]
-    )
+    for status in entry["properties"]["status"]["enum"]:
+        assert f"`{status}`" in record_rows()["`collectors`"]
 
 
 def test_a_trial_and_a_plan_are_as_documented() -> None:
     reported = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
-    reported = re.sub(r"\{[^}]*\}", "", reported)
-    assert set(reported.split()) == {field.name for field in fields(Trial)}
+    assert set(re.sub(r"\{[^}]*\}", "", reported).split()) == {
+        field.name for field in fields(Trial)
+    }
     chosen = replace(CHOICES, budget_seconds=180.0, expected_seconds=100.0)
-    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of(wanted=chosen)))
+    assert keys(list(documented("plan.json"))) == set(plan_to_json(plan_of(wanted=chosen)))
 
 
 def test_exit_codes_are_as_documented() -> None:
@@ -348,6 +319,9 @@ def test_the_stored_schemas_are_those_of_the_code(name: str) -> None:
     assert json.loads((ROOT / "docs/schema" / name).read_text()) == schemas()[name]
 
 
+SAR = {"reason": None, "lost_events": None}
+
+
 def test_a_right_record_obeys_the_schema() -> None:
     assert breaches(as_line()) == []
 
@@ -365,10 +339,7 @@ def test_a_right_record_obeys_the_schema() -> None:
         ({"outer_host": {"before": {"unix_seconds": 1.0}}}, "$.outer_host"),
         ({"exit": {"status": None}}, "$.exit.status"),
         ({"cage": {"limits": {}}}, "$.cage"),
-        (
-            {"collectors": {"sar": {"status": "fine", "reason": None, "lost_events": None}}},
-            "$.collectors.sar.status",
-        ),
+        ({"collectors": {"sar": {**SAR, "status": "fine"}}}, "$.collectors.sar.status"),
         ({"plan_sha256": "0"}, "$.plan_sha256"),
     ],
 )
@@ -379,13 +350,8 @@ def test_a_wrong_record_is_seen(change: dict[str, object], where: str) -> None:
 
 def test_a_probes_keys_are_as_documented() -> None:
     probe = json.loads((ROOT / "tests/fixtures/imports/probe.json").read_text())
-    section = FORMAT.split("## probe.json\n", 1)[1].split("\n## ", 1)[0]
-    rows = [
-        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
-    ]
-    documented = keys([first for first, _ in rows])
-    assert documented == set(probe) | set(probe["summary"])
-    reported = {first.strip(): rest for first, rest in rows}
+    reported = documented("probe.json")
+    assert keys(list(reported)) == set(probe) | set(probe["summary"])
     for key in ("asked", "engine", "file", "machine", "cgroup", "storage"):
         assert all(re.search(rf"\b{name}\b", reported[f"`{key}`"]) for name in probe[key]), key
     assert all(re.search(rf"\b{name}\b", reported["`phases`"]) for name in probe["phases"][0])
@@ -394,16 +360,8 @@ def test_a_probes_keys_are_as_documented() -> None:
 __all__ = ["on_disk"]
 
 
-def documented(title: str) -> dict[str, str]:
-    section = FORMAT.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [
-        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
-    ]
-    return {first.strip(): rest for first, rest in rows}
-
-
-def names_all(row: str, names: object) -> bool:
-    return all(f"{name}" in row for name in names)  # type: ignore[attr-defined]
+def names_all(row: str, names: Iterable[str]) -> bool:
+    return all(name in row for name in names)
 
 
 @pytest.fixture
@@ -411,9 +369,8 @@ def verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, A
     machine = VerifiedMachine(tmp_path)
     machine.make()
     monkeypatch.setenv("PATH", machine.path())
-    machine.cgroup(
-        f"{SLICE}/a.service", (7,), io__max=f"{VDB} rbps=max wbps=max riops=500 wiops=max"
-    )
+    io_max = f"{VDB} rbps=max wbps=max riops=500 wiops=max"
+    machine.cgroup(f"{SLICE}/a.service", (7,), io__max=io_max)
     machine.unit(f"{SLICE}/a.service", MemoryMax="4096")
     return verify(Subject(unit="a.service"), 0.6, machine.kernel).to_json()
 

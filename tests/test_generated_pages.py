@@ -79,19 +79,16 @@ def test_rates_and_credits_keep_to_the_model() -> None:
                 least_error = 1 / requests  # a load may end just before or after a request
                 assert abs(load["rate_error"]) <= 0.01 + least_error, (check.name, load["load"])
         for one in check.credits:
-            if one["drain_seconds"] is not None:
-                assert one["drain_seconds"] == pytest.approx(
-                    one["expected_drain_seconds"], rel=0.01
-                )
+            if (seconds := one["drain_seconds"]) is not None:
+                assert seconds == pytest.approx(one["expected_drain_seconds"], rel=0.01)
             assert one["refill_per_second"] == pytest.approx(one["base_per_second"], rel=0.01)
 
 
 def test_stored_bundles_are_small_and_named_after_their_runs() -> None:
     bundles = sorted(BUNDLES.glob(f"*{SUFFIX}"))
     assert sorted(BUNDLES.iterdir()) == [*bundles, BUNDLES / FILE]
-    assert {
-        path.name: path.stat().st_size for path in bundles if path.stat().st_size > MOST_BYTES
-    } == {}
+    sizes = {path.name: path.stat().st_size for path in bundles}
+    assert [name for name, size in sizes.items() if size > MOST_BYTES] == []
     assert [path.name for path in bundles if not path.name[:8].isdigit()] == []
 
 
@@ -116,13 +113,11 @@ def test_a_page_of_no_bundle_has_every_row_and_no_run(
     assert f"0 of {len(ROWS)} rows have a measured figure, from 0 runs." in text
     assert "There is no bundle of a run yet." in text
     by_article = text.partition("## By article")[2].partition("## By host")[0]
-    totals = [
-        line.split(" | ")[-1].strip(" |") for line in by_article.splitlines() if "| 00" in line
-    ]
-    assert (len(totals), sum(map(int, totals))) == (ARTICLES, len(ROWS))
-    assert (
-        page("answers", tmp_path, capsys).count("Open: no run here has answered it.") == QUESTIONS
-    )
+    lines = [line for line in by_article.splitlines() if "| 00" in line]
+    totals = [int(line.split(" | ")[-1].strip(" |")) for line in lines]
+    assert (len(totals), sum(totals)) == (ARTICLES, len(ROWS))
+    answers = page("answers", tmp_path, capsys)
+    assert answers.count("Open: no run here has answered it.") == QUESTIONS
 
 
 def test_one_bundle_is_read_without_being_unpacked_beside_it(

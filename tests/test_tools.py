@@ -8,7 +8,6 @@ import platform
 import re
 import select
 import shutil
-import subprocess
 import sys
 import time
 import tomllib
@@ -44,12 +43,8 @@ def test_a_step_that_succeeds_is_a_line_and_its_notes(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_shows_its_own_sentence(tmp_path: Path) -> None:
-    done = step(
-        tmp_path,
-        "sh",
-        "-c",
-        "echo much; printf 'pagecage: it is not there\\n  fix: bring it\\n' >&2; exit 3",
-    )
+    script = "echo much; printf 'pagecage: it is not there\\n  fix: bring it\\n' >&2; exit 3"
+    done = step(tmp_path, "sh", "-c", script)
     own = r"pagecage: it is not there\n  fix: bring it\n"
     assert (done.status, done.stdout) == (3, "")
     assert re.fullmatch(rf"doing it \.\.\. failed after \d+ s:\n{own}", done.stderr)
@@ -68,9 +63,8 @@ def shown(cwd: Path, script: str, **settings: str) -> str:
     """Return what a script shows on a terminal."""
     master, slave = os.openpty()
     with os.fdopen(slave, "rb+", buffering=0) as end:
-        process = spawn(
-            ["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings
-        )
+        argv = ["sh", "-c", script]
+        process = spawn(argv, stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings)
     reported, deadline = b"", time.monotonic() + 30
     while time.monotonic() < deadline:
         if select.select([master], [], [], 0.1)[0]:
@@ -172,10 +166,8 @@ def built(sources: Path, *experiment: str) -> set[str]:
 def test_what_one_experiment_names_is_compiled_for_it(sources: Path) -> None:
     assert built(sources, "constrained-random") == {"pcgen", "pcread"}
     asked = (sources / "asked").read_text().split()
-    assert [word for word in asked if word.startswith("--package")] == [
-        "--package=pcgen",
-        "--package=pcread",
-    ]
+    packages = [word for word in asked if word.startswith("--package")]
+    assert packages == ["--package=pcgen", "--package=pcread"]
     assert "--workspace" not in asked
 
 
@@ -386,9 +378,8 @@ def test_what_apt_provides_is_installed_without_ansible(bootstrap: Path) -> None
 @AS_ROOT
 def test_what_apt_cannot_provide_is_left_to_ansible(bootstrap: Path) -> None:
     prepared(bootstrap, provides="another-package")
-    assert (
-        "Ansible is asked: -I tools/prepare-controller record" in (bootstrap / "asked").read_text()
-    )
+    asked = (bootstrap / "asked").read_text()
+    assert "Ansible is asked: -I tools/prepare-controller record" in asked
 
 
 @AS_ROOT
@@ -421,14 +412,8 @@ def audit(folder: Path, **answers: str) -> tuple[int, str]:
         program.write_text(f'#!/bin/sh\ncat "{folder / name}"; echo "no network" >&2; exit 1\n')
         program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/audit"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    done = run([sys.executable, ROOT / "tools/audit"], env=environment, check=False)
+    return done.status, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -454,6 +439,11 @@ def test_the_status_tells_what_was_checked(
         assert f"requirements/{name}: " in said
 
 
+HARNESS = (
+    "pagecage.cli.run, pagecage.agent.preview, pagecage.definitions.reader,"
+    " pagecage.hosts.vm.vm_host"
+)
+ANALYSIS = "analysis.results, analysis.views.render, analysis.views.notebook, jinja2, markdown_it"
 LACKING = """
 import sys, sysconfig
 from importlib.util import cache_from_source
@@ -466,31 +456,10 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
 """
 
 
-@pytest.mark.parametrize(
-    ("modules", "fewest"),
-    [
-        (
-            (
-                "pagecage.cli.run, pagecage.agent.preview, pagecage.definitions.reader,"
-                " pagecage.hosts.vm.vm_host"
-            ),
-            50,
-        ),
-        (
-            (
-                "analysis.results, analysis.views.render, analysis.views.notebook, jinja2,"
-                " markdown_it"
-            ),
-            400,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("modules", "fewest"), [(HARNESS, 50), (ANALYSIS, 400)])
 def test_what_is_imported_is_compiled(modules: str, fewest: int) -> None:
-    done = run(
-        [sys.executable, "-c", LACKING.format(modules=modules)],
-        cwd=ROOT,
-        env={"PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    argv = [sys.executable, "-c", LACKING.format(modules=modules)]
+    done = run(argv, cwd=ROOT, env={"PYTHONDONTWRITEBYTECODE": "1"})
     number, *lacking = done.stdout.split()
     assert int(number) >= fewest
     assert not lacking, "tools/bootstrap compiles them: make setup"

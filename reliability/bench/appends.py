@@ -31,28 +31,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Bed, Figure, figure_of_pairs, show
+from reliability.bench.bed import Bed, Figure, by_turns, figure_of_pairs, show
 from reliability.campaign import tell
 
 PAIRS = 21
 RECORDS_A_SECOND = 40_000  # open load: a third of the throughput of write(2) on two or more CPUs
-LOG = (
-    "pclog",
-    "--prefault-bytes",
-    "16M",
-)  # with the helper that populates pages ahead of the writers
-FAR_AHEAD = (
-    "pclog",
-    "--prefault-bytes",
-    "64M",
-)  # the same, for a log that grows by a gigabyte per second
+# With the helper that populates pages ahead of the writers.
+LOG = ("pclog", "--prefault-bytes", "16M")
+# The same, for a log that grows by a gigabyte per second.
+FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")
 BARE = ("pclog",)
 FRAMED = ("pclog", "--framing", "framed")
 Pcappend = Callable[..., Mapping[str, float]]
@@ -112,11 +107,8 @@ def natively(parent: Path) -> Iterator[Figure]:
         program = str(TOP / "build/host/bin/pcappend")
 
         def pcappend(*words: str) -> Mapping[str, float]:
-            return _response(
-                run(
-                    [program, "--dir", folder, "--no-handshake", *words], timeout_seconds=300
-                ).stdout
-            )
+            argv = [program, "--dir", folder, "--no-handshake", *words]
+            return _response(run(argv, timeout_seconds=300).stdout)
 
         for match in MATCHES:
             yield compare(match, pcappend, aimed=True)
@@ -127,9 +119,8 @@ def measure(bed: Bed) -> Iterator[Figure]:
     folder = bed.dataset.rpartition("/")[0]
 
     def pcappend(*words: str) -> Mapping[str, float]:
-        return _response(
-            bed.run(bed.program("pcappend"), "--dir", folder, "--no-handshake", *words).stdout
-        )
+        argv = (bed.program("pcappend"), "--dir", folder, "--no-handshake", *words)
+        return _response(bed.run(*argv).stdout)
 
     return (compare(match, pcappend, aimed=False) for match in MATCHES)
 
@@ -139,17 +130,18 @@ def _response(lines: str) -> Mapping[str, float]:
     return end["response"]
 
 
+def _figure(pcappend: Pcappend, words: Sequence[str], name: str) -> float:
+    return pcappend(*words)[name]
+
+
 def compare(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
     """Return one ratio: the time of `theirs` divided by that of `ours`.
 
     They alternate in going first.
     """
     tell(f"{match.name}: {PAIRS} times each")
-    ours, theirs = list[float](), list[float]()
-    for number in range(PAIRS):
-        turns = list(zip(match.sides, (ours, theirs), strict=True))
-        for words, kept in turns if number % 2 else reversed(turns):
-            kept.append(pcappend(*words)[match.figure])
+    sides = (partial(_figure, pcappend, words, match.figure) for words in match.sides)
+    ours, theirs = by_turns(PAIRS, *sides)
     least = match.least if aimed else None
     return figure_of_pairs(match.name, theirs, ours, _sentence(match), least_low=least)
 

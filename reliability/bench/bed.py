@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.plan import Plan
+from pagecage.model.record import Record
 from pagecage.model.trial import Package, Trial, Workload
 from pagecage.planning.host_choice import choose_host
 from pagecage.planning.run_plan import harness
@@ -26,7 +27,11 @@ from pagecage.runner.campaign import Campaign
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.repeats import ranks_left_out
+from pagecage.whole_files import write_whole
 from reliability.campaign import tell
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MOST_TIMES_PEER = {"systemd-run": 2.0, "runexec": 1.0}
 """The time of a trial of nothing, as a multiple of each peer's."""
@@ -196,6 +201,37 @@ def figure_of_pairs(
     return Figure(name, ratio, low, high, aim, met, len(denominators), says)
 
 
+def by_turns(
+    pairs: int, one: Callable[[], float], other: Callable[[], float]
+) -> tuple[list[float], list[float]]:
+    """Return so many figures of each of two sides, which alternate in going first.
+
+    So a drift of the machine affects both alike.
+    """
+    found = (list[float](), list[float]())
+    sides = ((one, found[0]), (other, found[1]))
+    for number in range(pairs):
+        for measured, kept in sides if number % 2 else reversed(sides):
+            kept.append(measured())
+    return found
+
+
+def response_of(record: Record, name: str) -> float:
+    """Return a response of a trial. Raises RuntimeError with the trial's end if it has none."""
+    if not (value := record.response.get(name)):
+        why = f"{record.outcome} in {record.phase}: {record.error}"
+        raise RuntimeError(f"{record.trial_id} ended as {why}")
+    return value
+
+
+def spread_figure(
+    name: str, values: Sequence[float], aim: str, is_met: Callable[[float], bool], says: str
+) -> Figure:
+    """Return the median of values with their range; `is_met` judges the median."""
+    middle = median(values)
+    return Figure(name, middle, min(values), max(values), aim, is_met(middle), len(values), says)
+
+
 def single_figure(name: str, value: float, aim: str, met: bool, says: str) -> Figure:
     """Return a figure that was measured once."""
     return Figure(name, value, value, value, aim, met, 1, says)
@@ -204,6 +240,11 @@ def single_figure(name: str, value: float, aim: str, met: bool, says: str) -> Fi
 def growth_figure(name: str, growth: float, says: str, most: float = MOST_GROWTH) -> Figure:
     aim = f"{most:g} or less"
     return Figure(name, growth, growth, growth, aim, growth <= most, 1, says)
+
+
+def keep(name: str, rows: Iterable[DataclassInstance]) -> None:
+    """Write rows as NAME.json of the scratch folder, from where `reliability.costs` reads them."""
+    (scratch() / f"{name}.json").write_text(json.dumps([asdict(one) for one in rows], indent=1))
 
 
 def scratch() -> Path:
@@ -286,9 +327,7 @@ class Results:
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(".part")
-        aside.write_text(json.dumps({"parts": self._parts}, indent=1) + "\n")
-        aside.replace(self._path)
+        write_whole(self._path, json.dumps({"parts": self._parts}, indent=1) + "\n")
 
 
 def _earlier(path: Path) -> dict[str, dict[str, Any]]:

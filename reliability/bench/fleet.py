@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from statistics import median
 
 from pagecage.checkout import TOP
 from pagecage.cli.fleet import hosts_of
@@ -26,7 +25,14 @@ from pagecage.model.plan import Plan
 from pagecage.model.trial import Workload, trial_to_json
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.time_left import TimeEstimate
-from reliability.bench.bed import Figure, make_plan, make_trial, scratch, single_figure
+from reliability.bench.bed import (
+    Figure,
+    make_plan,
+    make_trial,
+    scratch,
+    single_figure,
+    spread_figure,
+)
 from reliability.campaign import tell
 
 FEW, MANY = 4, 24
@@ -82,11 +88,8 @@ def _plan(count: int, name: str) -> Plan:
 
 
 def _seconds(name: str, few: float, many: float) -> Figure:
-    middle, aim = median((few, many)), f"under {MOST_SECONDS_A_HOST:.0f}"
-    says = f"{FEW} and {MANY} trials of nothing"
-    return Figure(
-        name, middle, min(few, many), max(few, many), aim, middle < MOST_SECONDS_A_HOST, 2, says
-    )
+    aim, says = f"under {MOST_SECONDS_A_HOST:.0f}", f"{FEW} and {MANY} trials of nothing"
+    return spread_figure(name, (few, many), aim, lambda middle: middle < MOST_SECONDS_A_HOST, says)
 
 
 def main(group: str) -> int:

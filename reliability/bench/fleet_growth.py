@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from pagecage import ansible
-from reliability.bench.bed import Figure, growth_figure, scratch
+from reliability.bench.bed import Figure, growth_figure, keep, scratch
 from reliability.bench.growth import BLOCK, measured_in_child, most_memory_bytes, plan_of_nothing
 from reliability.campaign import tell
 from tests.fake_host.rack import Rack
@@ -62,7 +62,7 @@ def in_child(hosts: int) -> FleetCost:
 def measure() -> Iterator[Figure]:
     """Compare the cost of a trial on many hosts with that on ten."""
     costs = [in_child(hosts) for hosts in HOSTS]
-    (scratch() / "fleets.json").write_text(json.dumps([asdict(one) for one in costs], indent=1))
+    keep("fleets", costs)
     _, some, many = costs
     growth = (many.cpu_seconds / many.trials) / (some.cpu_seconds / some.trials)
     says = ", ".join(

@@ -23,7 +23,7 @@ from pagecage.model.plan import Plan
 from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from reliability.bench.bed import Figure, growth_figure, scratch
+from reliability.bench.bed import Figure, growth_figure, keep, scratch
 from reliability.campaign import tell
 from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fake_host.hosts import TestHost
@@ -101,7 +101,7 @@ def in_child(trials: int, fresh: str) -> ControllerCost:
 def measure() -> Iterator[Figure]:
     """Compare the cost of a trial in the longest plan with that in the shortest."""
     costs = [in_child(trials, fresh) for fresh in ("never", "block") for trials in SIZES]
-    (scratch() / "growth.json").write_text(json.dumps([asdict(one) for one in costs], indent=1))
+    keep("growth", costs)
     for fresh in ("never", "block"):
         few, *_, many = (one for one in costs if one.fresh == fresh)
         growth = (many.run_seconds / many.trials) / (few.run_seconds / few.trials)

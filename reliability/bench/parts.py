@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pagecage.errors import PagecageError, nearest
 from reliability.bench import (
@@ -21,7 +22,7 @@ from reliability.bench import (
     trials,
     volume,
 )
-from reliability.bench.bed import Figure, Session, scratch
+from reliability.bench.bed import Bed, Figure, Session, scratch
 
 
 @dataclass(frozen=True)
@@ -37,28 +38,21 @@ class Part:
     left_out: bool = False
 
 
+def on_bed(measure: Callable[[Bed], Iterator[Figure]]) -> Callable[[Session], Iterator[Figure]]:
+    """Return a measurement on the session's host."""
+    return lambda session: measure(session.bed())
+
+
+def alone(measure: Callable[[Path], Iterator[Figure]]) -> Callable[[Session], Iterator[Figure]]:
+    """Return a measurement on this machine, with files in the scratch folder."""
+    return lambda _: measure(scratch())
+
+
 PARTS = (
-    Part(
-        "log",
-        "the append log against write(2), on this machine",
-        4.0,
-        lambda _: appends.natively(scratch()),
-    ),
-    Part(
-        "caps",
-        "how close the kernel holds reads to a cap",
-        1.0,
-        lambda session: caps.measure(session.bed()),
-    ),
-    Part(
-        "reading", "pcread against fio, on this machine", 2.0, lambda _: reading.natively(scratch())
-    ),
-    Part(
-        "memory",
-        "pcread's sum against the heap and memcpy",
-        1.0,
-        lambda session: reading.measure_memory(session.bed()),
-    ),
+    Part("log", "the append log against write(2), on this machine", 4.0, alone(appends.natively)),
+    Part("caps", "how close the kernel holds reads to a cap", 1.0, on_bed(caps.measure)),
+    Part("reading", "pcread against fio, on this machine", 2.0, alone(reading.natively)),
+    Part("memory", "pcread's sum against the heap and memcpy", 1.0, on_bed(reading.measure_memory)),
     Part("trials", "what a trial and its collectors cost", 3.0, trials.measure),
     Part(
         "peers",
@@ -78,7 +72,7 @@ PARTS = (
         "volume",
         "the simulated volume against QEMU's file driver, on this machine",
         2.0,
-        lambda _: volume.natively(scratch()),
+        alone(volume.natively),
     ),
     Part("report", "what a report of a thousand trials costs", 1.0, lambda _: render.measure()),
     Part(
@@ -120,14 +114,14 @@ PARTS = (
         "guest-reading",
         "pcread against fio in the guest, where the emulated CPU decides",
         4.0,
-        lambda session: reading.measure(session.bed()),
+        on_bed(reading.measure),
         left_out=True,
     ),
     Part(
         "guest-log",
         "the append log in the guest, without aims",
         9.0,
-        lambda session: appends.measure(session.bed()),
+        on_bed(appends.measure),
         left_out=True,
     ),
     Part(

@@ -12,7 +12,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +32,7 @@ from reliability.bench.bed import (
     Figure,
     Session,
     figure_of_pairs,
+    keep,
     make_trial,
     scratch,
     started,
@@ -324,7 +325,7 @@ def measure(session: Session) -> Iterator[Figure]:
     with started(session.wish, PACKAGES) as bed:
         found.insert(0, in_guest(bed))
     yield from figures(found[0], "")
-    (scratch() / "peers.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    keep("peers", found)
 
 
 def figures(costs: Costs, prefix: str) -> Iterator[Figure]:

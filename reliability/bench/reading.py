@@ -31,6 +31,7 @@ from reliability.bench.bed import (
     Figure,
     NativeBed,
     ReadingBed,
+    by_turns,
     figure_of_pairs,
     generate,
     scratch,
@@ -131,14 +132,13 @@ def _load(bed: ReadingBed) -> None:
 
 
 def compare(bed: ReadingBed, pairing: Pairing) -> Figure:
-    """Return the ratio of the speeds, measured by turns so that drift affects both alike."""
+    """Return the ratio of the speeds, measured by turns."""
     tell(f"{pairing.name}: {PAIRS} times each, the faster of {RUNS} runs")
-    ours: list[float] = []
-    theirs: list[float] = []
-    sides = ((pcread, pairing.ours, ours), (fio, pairing.theirs, theirs))
-    for number in range(PAIRS):
-        for program, arguments, kept in sides if number % 2 else reversed(sides):
-            kept.append(max(program(bed, *arguments) for _ in range(RUNS)))
+    ours, theirs = by_turns(
+        PAIRS,
+        lambda: max(pcread(bed, *pairing.ours) for _ in range(RUNS)),
+        lambda: max(fio(bed, *pairing.theirs) for _ in range(RUNS)),
+    )
     says = f"bytes a second, {bed.dataset_bytes >> 20} MiB {pairing.says}, pages of 4 KiB"
     return figure_of_pairs(pairing.name, ours, theirs, says, least_low=LEAST)
 

@@ -13,13 +13,13 @@ import resource
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pagecage.process import run
 from pagecage.units import LEAST_PAGE_BYTES, MIB
-from reliability.bench.bed import Figure, growth_figure, scratch, show, single_figure
+from reliability.bench.bed import Figure, growth_figure, keep, scratch, show, single_figure
 from reliability.campaign import tell
 from tests.tree import ROOT
 
@@ -37,9 +37,8 @@ def make_run(folder: Path, trials: int, rows: int) -> Path:
     total.
     """
     (folder / "facts").mkdir(parents=True)
-    (folder / "facts/b-1.json").write_text(
-        json.dumps({"kernel": "6.12.41", "cpus": 2, "memory_bytes": 2 << 30})
-    )
+    facts = {"kernel": "6.12.41", "cpus": 2, "memory_bytes": 2 << 30}
+    (folder / "facts/b-1.json").write_text(json.dumps(facts))
     planned = list(_trials(trials))
     (folder / "plan.json").write_text(json.dumps(_plan(folder.name, planned)))
     with (folder / "records.jsonl").open("w") as file:
@@ -69,11 +68,8 @@ def _trials(count: int) -> Iterator[dict[str, Any]]:
 
 def _plan(run_id: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     factors = {"cage": [f"{rate:g}MB" for rate in RATES], "block": list(BLOCKS)}
-    definition = {
-        "question": "How long does a report take?",
-        "response": "read_seconds",
-        "factors": factors,
-    }
+    question = "How long does a report take?"
+    definition = {"question": question, "response": "read_seconds", "factors": factors}
     return {
         "plan_version": 1,
         "run_id": run_id,
@@ -90,11 +86,15 @@ def _plan(run_id: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+_COLD = {"requested": "cold", "method": "cachestat", "resident_bytes_before": 0}
+
+
 def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]:
     seconds = rows * ROW_SECONDS / 1.2
     seconds *= 1 + 0.05 * math.sin(trial["position"])
     moved = int(DATASET_BYTES * (1 + 0.1 * math.cos(trial["position"])))
     start = WALL + 1.3 * rows * ROW_SECONDS * trial["position"]
+    clock = {"start_wall_seconds": start, "start_monotonic_seconds": CLOCK}
     same = ("trial_id", "experiment", "treatment", "repeat", "block", "position")
     traces = _write_traces(folder, trial["trial_id"], start, seconds, moved, rows)
     return {
@@ -108,17 +108,8 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
         "phase": "record",
         "emulated": False,
         "response": _response(seconds, moved),
-        "measured": {
-            "start_wall_seconds": start,
-            "start_monotonic_seconds": CLOCK,
-            "seconds": seconds,
-        },
-        "cache": {
-            "requested": "cold",
-            "method": "cachestat",
-            "resident_bytes_before": 0,
-            "file_bytes": DATASET_BYTES,
-        },
+        "measured": {**clock, "seconds": seconds},
+        "cache": {**_COLD, "file_bytes": DATASET_BYTES},
         "device": {"name": "vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}},
         "traces": traces,
         "collectors": {
@@ -157,20 +148,13 @@ def _write_traces(
 def _sampler(wall: float, t: float, share: float, moved: int) -> dict[str, Any]:
     pages, busy = int(share * DATASET_BYTES) // LEAST_PAGE_BYTES, int(share * 1e6)
     stall = {"some": busy, "full": busy}
+    read = int(moved * share)
+    reads = read // 131072
     return {
         "t": CLOCK + t,
         "wall": wall + t,
-        "io": {
-            "rbytes": int(moved * share),
-            "rios": int(moved * share) // 131072,
-            "wbytes": 0,
-            "wios": 0,
-        },
-        "disk": {
-            "reads": int(moved * share) // 131072,
-            "sectors_read": int(moved * share) // 512,
-            "io_ticks": busy,
-        },
+        "io": {"rbytes": read, "rios": reads, "wbytes": 0, "wios": 0},
+        "disk": {"reads": reads, "sectors_read": read // 512, "io_ticks": busy},
         "memory_current": 13_000_000,
         "memory_stat": {"file": 13_000_000, "workingset_refault_file": 0},
         "memory_events": {"max": 0, "oom": 0, "oom_kill": 0},
@@ -194,12 +178,8 @@ def _vmtouch(wall: float, t: float, share: float) -> dict[str, Any]:
 
 
 def _bpftrace(wall: float, t: float, share: float) -> dict[str, Any]:
-    fault = {
-        "vm_flags": 209,
-        "vm_flag_names": ["VM_READ"],
-        "fault_flags": 4692,
-        "fault_flag_names": [],
-    }
+    flags = {"vm_flag_names": ["VM_READ"], "fault_flag_names": []}
+    fault = {"vm_flags": 209, "fault_flags": 4692, **flags}
     counts = [{"pages": pages, "count": int(1000 * share / pages)} for pages in (8, 16, 32)]
     return {
         "t": CLOCK + t,
@@ -291,7 +271,7 @@ def by_trials() -> list[ReportCost]:
         finally:
             shutil.rmtree(top, ignore_errors=True)
         costs.append(ReportCost(trials, cost.cpu_seconds, cost.most_bytes))
-        (scratch() / "reports.json").write_text(json.dumps([asdict(one) for one in costs]))
+        keep("reports", costs)
     return costs
 
 

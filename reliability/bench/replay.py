@@ -18,6 +18,7 @@ from reliability.bench.bed import (
     figure_of_pairs,
     make_plan,
     make_trial,
+    response_of,
     run_plan,
 )
 from reliability.campaign import tell
@@ -92,7 +93,7 @@ def replays(wish: str, file: str, bare: dict[str, list[float]]) -> Iterator[Figu
     last = run_plan(wish, make_plan(trials, "bench-replay")).last_records()
     for cage in bare:
         records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
-        replayed = [_seconds(record) for record in records]
+        replayed = [response_of(record, "wall_seconds") for record in records]
         says = f"{median(replayed):.2f} s in a replay, {median(bare[cage]):.2f} s bare"
         yield figure_of_pairs(f"replayed / bare, {cage}", replayed, bare[cage], says, most=1.02)
         yield _around(cage, records, bare[cage])
@@ -104,15 +105,6 @@ def _trial(file: str, cage: Cage, number: int) -> Trial:
     workload = Workload(name, tuple(arguments), "command", command=command)
     trial_id = f"{cage.name.replace('-', '_')}_{number}"
     return make_trial(trial_id, workload, cage, experiment="bench-replay", cache="cold")
-
-
-def _seconds(record: Record) -> float:
-    seconds = record.response.get("wall_seconds")
-    if not seconds:
-        raise RuntimeError(
-            f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
-        )
-    return seconds
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:

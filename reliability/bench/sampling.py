@@ -93,22 +93,17 @@ def natively() -> SamplerEffect:
     programs, file = ROOT / "build/host/bin", scratch() / "sampled.bin"
     scratch().mkdir(parents=True, exist_ok=True)
     run([programs / "pcgen", "--out", file, "--size-bytes", "67108864", "--seed", "1"])
-    words: list[object] = [
-        make_agent_package(TOP).agent,
-        programs / "pcread",
-        file,
-        str(PAIRS),
-        f"{SECONDS:g}",
-    ]
+    measured = (programs / "pcread", file, str(PAIRS), f"{SECONDS:g}")
+    agent = str(make_agent_package(TOP).agent)
+    argv = ["python3", "-c", _BY_TURNS, agent, *map(str, measured), "none"]
     try:
-        done = run(["python3", "-c", _BY_TURNS, *map(str, words), "none"], timeout_seconds=280)
+        done = run(argv, timeout_seconds=280)
     finally:
         for path in scratch().glob("sampled.bin*"):
             path.unlink()
     rows = tuple(map(json.loads, done.stdout.splitlines()))
-    return SamplerEffect(
-        "on this machine, without cgroups", "make bench ONLY=sampler HOST=local", rows
-    )
+    where = "on this machine, without cgroups"
+    return SamplerEffect(where, "make bench ONLY=sampler HOST=local", rows)
 
 
 def measure(session: Session) -> Iterator[Figure]:

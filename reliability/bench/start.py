@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, run, spawn
-from reliability.bench.bed import Figure, Session, scratch, single_figure
+from reliability.bench.bed import Figure, Session, scratch, single_figure, spread_figure
 from reliability.campaign import tell
 
 _OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
@@ -39,6 +40,11 @@ class Timed:
     @property
     def seconds(self) -> float:
         return self.ended - self.began
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The host of its trials, as figures name it."""
+        return {"host": self.records[0].host, "emulated": self.records[0].emulated}
 
     @property
     def starts(self) -> list[float]:
@@ -97,10 +103,7 @@ def measure(session: Session) -> Iterator[Figure]:
         commands = [_again(number, session) for number in range(RUNS + 1)][1:]
     finally:
         shutil.rmtree(runs, ignore_errors=True)
-    session.about = {
-        "host": commands[0].records[0].host,
-        "emulated": commands[0].records[0].emulated,
-    }
+    session.about = commands[0].about
     yield from figures(commands)
 
 
@@ -127,17 +130,7 @@ def figures(commands: Sequence[Timed]) -> Iterator[Figure]:
 
 
 def _seconds(name: str, values: Sequence[float], most: float, says: str) -> Figure:
-    middle = median(values)
-    return Figure(
-        name,
-        middle,
-        min(values),
-        max(values),
-        f"{most:g} or less",
-        middle <= most,
-        len(values),
-        says,
-    )
+    return spread_figure(name, values, f"{most:g} or less", lambda middle: middle <= most, says)
 
 
 def _end_of(record: Record) -> float:
@@ -193,7 +186,7 @@ def measure_clone(session: Session) -> Iterator[Figure]:
         first = timed(FIRST, place / "runs", session.wish, place / "checkout", cache, aloud=True)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    session.about = {"host": first.records[0].host, "emulated": first.records[0].emulated}
+    session.about = first.about
     seconds, until = first.seconds, first.starts[0] - first.began
     says = f"{until:.0f} s until the first of {len(first.records)} trials"
     aim = f"{MOST_SECONDS:g} or less"

@@ -16,6 +16,7 @@ from reliability.bench.bed import (
     figure_of_pairs,
     make_plan,
     make_trial,
+    response_of,
     run_plan,
 )
 from reliability.campaign import tell
@@ -88,19 +89,11 @@ def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
 
 def collectors_cost(records: Mapping[str, Record]) -> Figure:
     on, off = (
-        [_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off")
+        [response_of(records[f"reading_{n}_{side}"], "bytes_per_second") for n in range(PAIRS)]
+        for side in ("on", "off")
     )
     says = (
         f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under"
         " customer-tenth"
     )
     return figure_of_pairs("collectors on / off", on, off, says, least=0.98)
-
-
-def _speed(record: Record) -> float:
-    speed = record.response.get("bytes_per_second")
-    if not speed:
-        raise RuntimeError(
-            f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
-        )
-    return speed

@@ -35,7 +35,15 @@ from typing import Any
 from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer, path_latency_us
 from pagecage.checkout import TOP
 from pagecage.process import run
-from reliability.bench.bed import Figure, figure_of_pairs, scratch, show, single_figure
+from reliability.bench.bed import (
+    Figure,
+    by_turns,
+    figure_of_pairs,
+    scratch,
+    show,
+    single_figure,
+    spread_figure,
+)
 from reliability.campaign import tell
 
 PAIRS = 9
@@ -80,18 +88,8 @@ def servers(parent: Path) -> Iterator[tuple[Path, VolumeServer, str]]:
         write_random(file)
         plugin = TOP / "build/host/lib" / PLUGIN
         server = VolumeServer.start(plugin, file, folder, folder / "log")
-        other: list[str | Path] = [
-            "nbdkit",
-            "-U",
-            folder / "file",
-            "-P",
-            folder / "pid",
-            "-t",
-            "64",
-            "file",
-            file,
-        ]
-        run(other)
+        sockets_of = ("-U", folder / "file", "-P", folder / "pid")
+        run(["nbdkit", *sockets_of, "-t", "64", "file", file])
         try:
             yield file, server, f"nbd+unix:///?socket={folder}/file"
         finally:
@@ -158,12 +156,7 @@ def compare(
     """Return the speed of the volume without a model, divided by that of another path."""
     size = f"{reads.block_bytes // KIB} KiB"
     tell(f"volume / {name}, {size}: {PAIRS} times each")
-    ours: list[float] = []
-    theirs: list[float] = []
-    for number in range(PAIRS):
-        sides = ((volume, ours), (other, theirs))
-        for seconds, kept in sides if number % 2 else reversed(sides):
-            kept.append(seconds())
+    ours, theirs = by_turns(PAIRS, volume, other)
     us = [median(side) / reads.number * 1e6 for side in (ours, theirs)]
     says = f"reads a second, {reads.depth} in flight: {us[0]:.1f} us each to {us[1]:.1f} us"
     return figure_of_pairs(f"volume / {name} {size}", theirs, ours, says, least_low=LEAST)
@@ -189,20 +182,18 @@ def added(server: VolumeServer, volume: str, *options: str, path_us: float = 0.0
     """
     tell(f"one request in flight: {PAIRS} times")
     configure(server, [(0.0, SET_US)], path_us)
-    added_us = sorted(
-        SINGLE.seconds(volume, *options) / SINGLE.number * 1e6 - SET_US for _ in range(PAIRS)
-    )
+    seconds = [SINGLE.seconds(volume, *options) for _ in range(PAIRS)]
+    added_us = [one / SINGLE.number * 1e6 - SET_US for one in seconds]
     counted = server.command({"account": True})
     late_us = counted["pcvolume"]["delay_us"] / counted["total_read_ops"]
     ratios = [us / MOST_ADDED_US for us in added_us]
-    middle = median(ratios)
     says = (
         f"{median(added_us):.0f} us added to {SET_US:.0f} us of a read of 4 KiB, {late_us:.0f} us"
         " of them in the volume"
     )
     aim = f"{MOST_ADDED_US:.0f} us or less"
     name = "added latency, attached" if path_us else "added latency"
-    return Figure(name, middle, ratios[0], ratios[-1], aim, middle <= 1, PAIRS, says)
+    return spread_figure(name, ratios, aim, lambda middle: middle <= 1, says)
 
 
 def per_core(server: VolumeServer, volume: str) -> Figure:
@@ -214,11 +205,10 @@ def per_core(server: VolumeServer, volume: str) -> Figure:
         before = cpu_seconds(server)
         SMALL.seconds(volume)
         rates.append(SMALL.number / (cpu_seconds(server) - before) / LEAST_PER_CORE)
-    rates.sort()
-    middle = median(rates)
-    says = f"{middle * LEAST_PER_CORE:,.0f} I/Os a second of the server's CPU time, 16 in flight"
+    carried = median(rates) * LEAST_PER_CORE
+    says = f"{carried:,.0f} I/Os a second of the server's CPU time, 16 in flight"
     aim = f"{LEAST_PER_CORE:,} or more"
-    return Figure("modelled I/Os", middle, rates[0], rates[-1], aim, middle >= 1, PAIRS, says)
+    return spread_figure("modelled I/Os", rates, aim, lambda middle: middle >= 1, says)
 
 
 def cpu_seconds(server: VolumeServer) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.model import markdown_table
+from reliability.campaign import read_results
 from reliability.disks.probe import BUFFERED, FLUSHED_SHARE, LIMITS
 from reliability.disks.stacks import BY_NAME
 
@@ -130,8 +130,7 @@ def _tested(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _cells(results: Path) -> list[Cell]:
-    path = results / "disks.json"
-    return list(json.loads(path.read_text())["cells"]) if path.exists() else []
+    return list(read_results(results / "disks.json", {"cells": []})["cells"])
 
 
 def _row(cells: Sequence[Cell]) -> list[str]:

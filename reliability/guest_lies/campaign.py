@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
-from pagecage.model.plan import Plan
 from pagecage.model.record import Record, with_outer_host
 from pagecage.model.run_files import read_lines
 from pagecage.model.trial import Dataset, Trial, Workload
@@ -32,7 +31,7 @@ from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import Verdicts, evaluate
 from pagecage.verdicts.quiet import CPU_PRESSURE_SHARE
-from reliability.campaign import RESULTS, read_results, write_results
+from reliability.campaign import RESULTS, guest_plan, read_results, write_results
 
 DATA = Dataset(16 * MIB)
 BYTES_PER_SECOND = 4_000_000
@@ -219,10 +218,7 @@ def measure() -> list[CaughtLie]:
     """Plant every lie in a trial of its own; return what caught each."""
     by_name = {lie.name: lie for lie in LIES}
     host, package = VmHost(), make_agent_package(TOP)
-    harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    document = {"fresh": "never", "experiment": "lies", "harness": harness}
-    plan = Plan("lies-vm", tuple(map(trial_of, LIES)), document)
-    plan = replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
+    plan = guest_plan("lies-vm", "lies", [trial_of(lie) for lie in LIES])
 
     def disturb(event: Mapping[str, Any]) -> None:
         lie = by_name.get(event.get("trial_id", ""))
@@ -253,29 +249,23 @@ def _judged(lie: GuestLie, record: Record, folder: RunFolder) -> CaughtLie:
     return CaughtLie(lie, _caught_by(record, verdicts), reason)
 
 
+_CATCHING = ("leaky", "not_quiet", "contradictory")
+
+
 def _caught_by(record: Record, verdicts: Verdicts) -> str:
     if record.outcome != "ok":
         return record.outcome
-    if verdicts.limits[0].verdict == "leaky":
-        return "leaky"
-    if verdicts.host_quiet.verdict == "not_quiet":
-        return "not_quiet"
-    if verdicts.consistency.verdict == "contradictory":
-        return "contradictory"
-    return verdicts.limits[0].verdict
+    limit = verdicts.limits[0].verdict
+    words = (limit, verdicts.host_quiet.verdict, verdicts.consistency.verdict)
+    return next((word for word in words if word in _CATCHING), limit)
 
 
 def main() -> int:
     """Measure, and store the results; return 1 if a lie was not caught as expected."""
     found = measure()
     rows = [
-        {
-            "lie": one.lie.title,
-            "moment": one.lie.moment,
-            "expected": one.lie.expected,
-            "found": one.found,
-            "reason": one.reason,
-        }
+        {"lie": one.lie.title, "moment": one.lie.moment, "expected": one.lie.expected}
+        | {"found": one.found, "reason": one.reason}
         for one in found
     ]
     write_results(RESULTS / "guest-lies.json", {"machine": platform.machine(), "lies": rows})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 from pagecage.model.record import Record, record_from_json, record_to_json
 from pagecage.verdicts.evaluate import evaluate
+from reliability.campaign import read_results
 from reliability.mutants.files import FORGED, FORGED_NAMES, HONEST, results
 from reliability.mutants.lies import EQUIVALENT, INVISIBLE, SURVIVED, Lie, Mutant, mutants
 from reliability.mutants.simulation import Simulated, caught_by, simulate, verdict_of
@@ -46,12 +46,8 @@ def service_lies(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
         data["workload"]["program"] = "server"
         data["workload"]["end"] = {}
         data["response"] = {}
-        data["load"] = {
-            "metrics": {"tps": 1000.0},
-            "cpus": [1],
-            "user_seconds": 0.0,
-            "system_seconds": 0.0,
-        }
+        cpu = {"cpus": [1], "user_seconds": 0.0, "system_seconds": 0.0}
+        data["load"] = {"metrics": {"tps": 1000.0}, **cpu}
         change(data)
         rows = honest.rows if name == EXAGGERATED else ()
         yield "services", name, "", caught_by(Simulated(record_from_json(data), rows))
@@ -61,8 +57,8 @@ REPEATS = 4
 WITHOUT_RULE = "command that prints half of its output"
 WHY_WITHOUT_RULE = (
     "The repeats are reported as different. Outputs with times in them differ as well, so that"
+    " only `--same-output` excludes such a trial."
 )
-WHY_WITHOUT_RULE += " only `--same-output` excludes such a trial."
 Record_ = dict[str, Any]
 
 
@@ -112,11 +108,8 @@ def _waits_for_memory(data: Record_) -> None:
 
 def _outer_disk_is_busy(data: Record_) -> None:
     busy_ms = round(1000 * data["measured"]["seconds"])
-    data["outer_host"]["after"]["disk"] = {
-        "io_ms": busy_ms,
-        "sectors_read": 10_000_000,
-        "sectors_written": 0,
-    }
+    disk = {"io_ms": busy_ms, "sectors_read": 10_000_000, "sectors_written": 0}
+    data["outer_host"]["after"]["disk"] = disk
 
 
 RECORD_LIES: dict[str, Callable[[Record_], None]] = {
@@ -189,11 +182,8 @@ def edits_of_records(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
 def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
     """Return the result of an edit as plain data, by the kind of what caught it."""
     is_forged = name in FORGED_NAMES or (group == "baselines" and "again" in how)
-    why = (
-        FORGED
-        if is_forged
-        else {EXAGGERATED: WHY_EXAGGERATED, WITHOUT_RULE: WHY_WITHOUT_RULE}.get(name, "")
-    )
+    known = {EXAGGERATED: WHY_EXAGGERATED, WITHOUT_RULE: WHY_WITHOUT_RULE}
+    why = FORGED if is_forged else known.get(name, "")
     lie = Lie(group, name, INVISIBLE if why else "", "", (how,), why)
     is_verdict = group in ("services", "evidence") or ":" not in found
     kind = found if is_verdict else found.partition(":")[0]
@@ -252,8 +242,7 @@ def mutants_section(results: Path) -> Iterator[str]:
 
 
 def _read(results: Path) -> list[Row]:
-    path = results / STORED
-    return list(json.loads(path.read_text())["mutants"]) if path.exists() else []
+    return list(read_results(results / STORED, {"mutants": []})["mutants"])
 
 
 def _state(row: Row) -> str:

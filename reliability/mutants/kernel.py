@@ -131,10 +131,8 @@ class Kernel:
 
     def meet_memory_limit(self, peak: int) -> None:
         events = self.flat("memory.events")
-        put(
-            self.slice / "memory.events",
-            f"low 0\nhigh 0\nmax {events['max'] + 40}\noom 0\noom_kill 0\n",
-        )
+        text = f"low 0\nhigh 0\nmax {events['max'] + 40}\noom 0\noom_kill 0\n"
+        put(self.slice / "memory.events", text)
         put(self.slice / "memory.peak", f"{peak}\n")
 
     def limit(self, name: str, value: str) -> None:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,15 +140,9 @@ def instruments_file(root: Path, plant: str, moment: str, conduct: Mapping[str, 
 
 DATASET = Dataset(12 * 1024**2)
 CAGE = Cage("tight", {"MemoryMax": 8 * 1024**2, "IOReadBandwidthMax": 20_000_000})
+_CALIBRATION = {"method": "simulated", "seconds": 2.0, "held": True, "error": None}
 CALIBRATED = {
-    name: {
-        "method": "simulated",
-        "seconds": 2.0,
-        "allowed": 1.05 * cap,
-        "observed": float(cap),
-        "held": True,
-        "error": None,
-    }
+    name: {**_CALIBRATION, "allowed": 1.05 * cap, "observed": float(cap)}
     for name, cap in CAGE.properties.items()
 }
 BOTH = 2
@@ -258,10 +252,8 @@ class Simulation:
 
     def at(self, moment: str) -> None:
         """Do what is planted at a moment of the agent."""
-        lie, place = (
-            self.mutant.lie,
-            Place(self.machine.root, self.file, self.kernel, self.mutant.moment),
-        )
+        lie = self.mutant.lie
+        place = Place(self.machine.root, self.file, self.kernel, self.mutant.moment)
         if moment in ("go", "end"):
             passed = self.instruments.outer_seconds if moment == "end" else 0.0
             self.outer["before" if moment == "go" else "after"] = {
@@ -296,24 +288,14 @@ class Simulation:
         self._set(type(calibrator), "on", lambda one, *_: one)
         programs = str(self.machine.root / "programs")
         facts = {**session.facts, **self.mutant.lie.trial.get("facts", {})}
-        return replace(
-            session,
-            request=replace(session.request, programs_dir=programs),
-            facts=facts,
-            stream=FrameStream(out),
-        )
+        request = replace(session.request, programs_dir=programs)
+        return replace(session, request=request, facts=facts, stream=FrameStream(out))
 
 
 def simulated_trial(mutant: Mutant) -> Trial:
     changes = {key: value for key, value in mutant.lie.trial.items() if key != "facts"}
-    settings: dict[str, Any] = {
-        "cage": CAGE,
-        "dataset": DATASET,
-        "collectors": (),
-        "read_ahead_kb": None,
-        "cache": "cold",
-    }
-    return make_trial("pcread", **{**settings, **changes})
+    settings = {"cage": CAGE, "dataset": DATASET, "cache": "cold"}
+    return make_trial("pcread", **{"collectors": (), "read_ahead_kb": None, **settings, **changes})
 
 
 @contextmanager
@@ -342,7 +324,3 @@ def simulation(mutant: Mutant) -> Iterator[Simulation]:
 def simulate(mutant: Mutant) -> Simulated:
     with simulation(mutant) as made:
         return made.run()
-
-
-def rows_of(found: Simulated) -> Sequence[dict[str, Any]]:
-    return found.rows

@@ -64,9 +64,8 @@ def test_what_is_there_is_not_named(programs: Path) -> None:
     for name in ("gcc", "javac", "clang"):
         install(programs, name)
     install(programs, f"qemu-system-{os.uname().machine}")
-    assert {"gcc", "static-libc", "javac", "qemu-system", "libfuzzer"} & {
-        *missing(programs, *ALL)
-    } == set()
+    there = {"gcc", "static-libc", "javac", "qemu-system", "libfuzzer"}
+    assert there & {*missing(programs, *ALL)} == set()
 
 
 @pytest.mark.parametrize(
@@ -97,9 +96,8 @@ def test_an_ordinary_user_is_told_how_he_becomes_root(programs: Path, tmp_path: 
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
     nobody = ("/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    assert missing(programs, "gcc", "subids", who=nobody) == [
-        *("gcc", "subids", "become", "sudo", "password"),
-    ]
+    lacking = missing(programs, "gcc", "subids", who=nobody)
+    assert lacking == ["gcc", "subids", "become", "sudo", "password"]
     install(programs, "sudo", "exit 1")
     assert missing(programs, "gcc", who=nobody) == ["gcc", "become", "password"]
     install(programs, "sudo")
@@ -113,9 +111,9 @@ def test_every_need_has_a_package_or_is_known_to_have_none(family: str) -> None:
     packages = variables["controller_packages"]
     assert {*ALL} - {*packages} == UNPACKAGED[family]
     assert set(packages) <= {*ALL}
-    assert all(
-        names and all(isinstance(name, str) for name in names) for names in packages.values()
-    )
+    for names in packages.values():
+        assert names
+        assert all(isinstance(name, str) for name in names)
     assert bool(variables["controller_install"]) is (family != "unknown")
     assert isinstance(variables["controller_options"], dict)
 

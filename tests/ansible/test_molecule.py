@@ -33,20 +33,10 @@ def place() -> Iterator[Path]:
 def molecule(place: Path, *words: str) -> str:
     """Return the output of Molecule for a successful scenario; otherwise fail with its end."""
     make_agent_package(TOP)
-    settings = {
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "PAGECAGE_ROOTFS": str(place),
-        "LC_ALL": "C.UTF-8",
-        "NO_COLOR": "1",
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    done = run(
-        [BIN / "molecule", *words],
-        env=settings,
-        cwd=ROOT / "ansible",
-        check=False,
-        timeout_seconds=1500,
-    )
+    plain = {"LC_ALL": "C.UTF-8", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"}
+    env = {**plain, "PATH": f"{BIN}:{os.environ['PATH']}", "PAGECAGE_ROOTFS": str(place)}
+    folder, program = ROOT / "ansible", BIN / "molecule"
+    done = run([program, *words], env=env, cwd=folder, check=False, timeout_seconds=1500)
     printed = f"{done.stdout}{done.stderr}"
     if not done.ok:
         pytest.fail(printed[-6000:], pytrace=False)
@@ -59,10 +49,8 @@ def molecule(place: Path, *words: str) -> str:
 @pytest.mark.parametrize("scenario", SUITES)
 def test_a_root_file_system_is_made_fit_and_put_back(place: Path, scenario: str) -> None:
     printed = molecule(place, "-c", "molecule/shared/base.yml", "test", "--scenario-name", scenario)
-    for step in (
-        *("syntax", "create", "prepare", "converge", "idempotence", "verify", "side_effect"),
-        "destroy",
-    ):
+    steps = ("converge", "idempotence", "verify", "side_effect", "destroy")
+    for step in ("syntax", "create", "prepare", *steps):
         assert f"[{scenario} > {step}] Executed: Successful" in printed
 
 

@@ -17,6 +17,7 @@ from pagecage.ansible import HostResult
 from pagecage.cli.host import provision
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
+from pagecage.model.json_codec import Json
 from pagecage.process import run, spawn
 from tests.ansible.hosts import FOR_ROOT, root_file_system
 from tests.tree import ROOT
@@ -54,18 +55,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         shutil.copy(f"{key}.pub", root / "home/tester/.ssh/authorized_keys")
         run(["chroot", root, "chown", "-R", "tester:tester", "/home/tester/.ssh"])
         port = free_port()
-        sshd = spawn(
-            [
-                "chroot",
-                root,
-                "/usr/sbin/sshd",
-                "-D",
-                "-p",
-                str(port),
-                "-o",
-                "ListenAddress=127.0.0.1",
-            ]
-        )
+        options = ("-D", "-p", str(port), "-o", "ListenAddress=127.0.0.1")
+        sshd = spawn(["chroot", root, "/usr/sbin/sshd", *options])
         try:
             wait_for(port)
             yield Server(root, port, key)
@@ -103,11 +94,8 @@ def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
         "pagecage_data_device": "none",
         **settings,
     }
-    hosts = {
-        "rack": {"hosts": {"lab-1": variables}},
-        "empty": {},
-        "pair": {"hosts": {"lab-1": {}, "lab-2": {}}},
-    }
+    pair: Json = {"hosts": {"lab-1": {}, "lab-2": {}}}
+    hosts: Json = {"rack": {"hosts": {"lab-1": variables}}, "empty": {}, "pair": pair}
     (tmp_path / "ansible/inventory/fleet.yml").write_text(json.dumps({"all": {"children": hosts}}))
     return tmp_path
 
@@ -115,9 +103,8 @@ def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
 def ends(
     top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any
 ) -> Mapping[str, HostResult]:
-    return run_playbook(
-        ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top
-    )
+    request = ProvisionRequest(group, playbook, **order)
+    return run_playbook(request, top / "log", print, lambda _: None, top)
 
 
 def refused(top: Path, **order: Any) -> HostError:
@@ -159,9 +146,8 @@ def test_sudo_that_does_not_let_us(
         given.write_text(password)
     error = refused(project(tmp_path, server.port, server.key), password_file=given)
     assert expected in error.message
-    assert (
-        error.hint == "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
-    )
+    hint = "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
+    assert error.hint == hint
     assert not (server.root / "var/lib/pagecage").exists()
 
 
@@ -169,10 +155,8 @@ def test_sudo_that_does_not_let_us(
 def test_the_right_password_leads_to_the_next_question(tmp_path: Path, server: Server) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     top = project(tmp_path, server.port, server.key, pagecage_data_device="/dev/none")
-    assert (
-        refused(top, password_file=tmp_path / "password").message
-        == "lab-1: there is no device /dev/none"
-    )
+    error = refused(top, password_file=tmp_path / "password")
+    assert error.message == "lab-1: there is no device /dev/none"
 
 
 @pytest.mark.long
@@ -190,14 +174,9 @@ def test_over_ssh_and_sudo_a_host_is_made_fit_and_put_back(tmp_path: Path, serve
     assert changed[1:3] == [0, 0]
     assert changed[3] > 5
     assert changed[4] == 0
-    left = [
-        path
-        for path in (
-            *("opt/pagecage", "var/lib/pagecage", "srv/pagecage", "usr/bin/fio", "usr/bin/python3"),
-        )
-        if (server.root / path).exists()
-    ]
-    assert left == []
+    folders = ("opt/pagecage", "var/lib/pagecage", "srv/pagecage")
+    for path in (*folders, "usr/bin/fio", "usr/bin/python3"):
+        assert not (server.root / path).exists(), path
 
 
 def test_orders_that_make_no_sense(tmp_path: Path) -> None:

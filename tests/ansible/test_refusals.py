@@ -40,9 +40,8 @@ def device(tmp_path: Path) -> Iterator[str]:
 
 def tree(root: Path) -> list[str]:
     """Return all files except those that Ansible keeps while it runs."""
-    listed = run(
-        ["find", root, "-xdev", "-not", "-path", "*/root/.ansible*", "-printf", "%p %m %s %l\n"]
-    ).stdout
+    chosen = ("-xdev", "-not", "-path", "*/root/.ansible*", "-printf", "%p %m %s %l\n")
+    listed = run(["find", root, *chosen]).stdout
     return sorted(line for line in listed.splitlines() if not line.startswith(f"{root}/root "))
 
 
@@ -92,9 +91,8 @@ def test_a_disk_with_data_of_no_known_kind(
 ) -> None:
     write(device, offset, content)
     (printed,) = surveyed(root, device)
-    assert printed.startswith(
-        f"{device} is not blank: it holds data of a kind that wipefs does not know. "
-    )
+    held = "data of a kind that wipefs does not know"
+    assert printed.startswith(f"{device} is not blank: it holds {held}. ")
 
 
 def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(
@@ -104,9 +102,8 @@ def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(
     (tmp_path / "mounted").mkdir()
     run(["mount", device, tmp_path / "mounted"])
     try:
-        assert surveyed(root, device)[0].startswith(
-            f"{device} is in use (mke2fs -n says so). Fix: "
-        )
+        printed = surveyed(root, device)[0]
+        assert printed.startswith(f"{device} is in use (mke2fs -n says so). Fix: ")
     finally:
         run(["umount", tmp_path / "mounted"])
 
@@ -117,9 +114,8 @@ def test_a_disk_that_is_mounted_elsewhere_on_the_host(root: Path, device: str) -
     try:
         assert surveyed(root, device)[0].startswith(f"{device} is mounted at /mnt. Fix: ")
         assert surveyed(root, device, "/mnt") == []
-        assert surveyed(root, device.replace("loop", "no-loop"), "/mnt")[0].startswith(
-            "there is no device"
-        )
+        printed = surveyed(root, device.replace("loop", "no-loop"), "/mnt")[0]
+        assert printed.startswith("there is no device")
     finally:
         run(["umount", root / "mnt"])
 

@@ -114,11 +114,11 @@ class Job:
             if name != "GITHUB_PATH":
                 told[name].write_text("")
             told[name].touch()
+        folder = interpolate(step.get("working-directory", "."), self.context)
         done = run(
             [*BASH, script],
             check=False,
-            cwd=self.runner.workspace
-            / interpolate(step.get("working-directory", "."), self.context),
+            cwd=self.runner.workspace / folder,
             env=self._environment(step, told),
             timeout_seconds=self.runner.timeout_seconds,
         )

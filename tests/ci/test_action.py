@@ -63,9 +63,8 @@ def baseline(finished: Job, runner: Runner, path: Path) -> Path:
 
 
 def test_it_follows_the_schema_of_actions() -> None:
-    done = run(
-        [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-actions", ACTION], check=False
-    )
+    schema = ("--builtin-schema", "vendor.github-actions")
+    done = run([BIN / "check-jsonschema", *schema, ACTION], check=False)
     assert done.ok, done.stdout
 
 
@@ -82,9 +81,8 @@ def test_the_artefact_has_the_report_and_what_other_programs_read(
 ) -> None:
     uploaded = {path.name for path in (runner.artifacts / "pagecage").iterdir()}
     bundle = f"{Path(finished.outputs['run']).name}.pagecage.zip"
-    assert uploaded == {
-        *("report.html", "baseline.json", "run.md", "junit.xml", "metrics.txt", bundle),
-    }
+    texts = {"report.html", "baseline.json", "run.md", "junit.xml", "metrics.txt"}
+    assert uploaded == {*texts, bundle}
     assert finished.outputs["report"].startswith(str(runner.files / "temp"))
 
 

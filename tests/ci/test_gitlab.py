@@ -32,9 +32,8 @@ def finished(project: Path, path: Path) -> FinishedJob:
 
 
 def test_it_follows_the_schema_of_gitlab() -> None:
-    done = run(
-        [BIN / "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", TEMPLATE], check=False
-    )
+    schema = ("--builtin-schema", "vendor.gitlab-ci")
+    done = run([BIN / "check-jsonschema", *schema, TEMPLATE], check=False)
     assert done.ok, done.stdout
 
 
@@ -47,12 +46,8 @@ def test_a_run_without_a_gate(finished: FinishedJob) -> None:
 
 
 def test_gitlab_reads_its_reports(finished: FinishedJob) -> None:
-    assert (
-        len(
-            [case for suite in JUnitXml.fromfile(str(finished.artifact("junit"))) for case in suite]
-        )
-        == 3
-    )
+    suites = JUnitXml.fromfile(str(finished.artifact("junit")))
+    assert len([case for suite in suites for case in suite]) == 3
     families = text_string_to_metric_families(finished.artifact("metrics").read_text())
     assert "pagecage_trials" in {family.name for family in families}
 

@@ -79,9 +79,8 @@ def test_directories_are_walked_and_each_file_counts_once(on_disk: Path) -> None
     (on_disk / "below/link").symlink_to(on_disk / "below/a")
     os.mkfifo(on_disk / "below/pipe")
     found = cold([on_disk / "below", on_disk / "below/deep/b", str(on_disk / "below/deep")])
-    assert [file.path for file in found.files] == [
-        str(on_disk / "below" / name) for name in ("a", "deep/b")
-    ]
+    paths = [str(on_disk / "below" / name) for name in ("a", "deep/b")]
+    assert [file.path for file in found.files] == paths
 
 
 def test_a_link_that_is_named_is_followed(file: Path, on_disk: Path) -> None:
@@ -227,9 +226,8 @@ def test_no_path_at_all() -> None:
 def test_tmpfs_is_one_sentence() -> None:
     with pytest.raises(PagecageError) as caught:
         cold(["/dev/shm"])
-    assert caught.value.message == (
-        "/dev/shm is on tmpfs, whose files are the page cache itself, so it cannot be made cold"
-    )
+    why = "whose files are the page cache itself, so it cannot be made cold"
+    assert caught.value.message == f"/dev/shm is on tmpfs, {why}"
 
 
 def test_a_certificate_is_json(file: Path) -> None:

@@ -22,9 +22,8 @@ def python(code: str) -> list[str]:
 
 
 def test_output_and_status_are_captured() -> None:
-    done = run(
-        python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"), check=False
-    )
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    done = run(python(code), check=False)
     assert (done.status, done.stdout, done.stderr, done.ok) == (3, "out\n", "err\n", False)
 
 
@@ -39,12 +38,8 @@ def test_nothing_is_read_from_our_own_input() -> None:
     still lives.
     """
     code = "from pagecage.process import run; print(repr(run(['cat']).stdout))"
-    inner = run(
-        [sys.executable, "-c", code],
-        input_text="not for cat",
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-    )
+    argv, env = [sys.executable, "-c", code], {"PYTHONPATH": str(ROOT)}
+    inner = run(argv, input_text="not for cat", cwd=ROOT, env=env)
     assert inner.stdout == "''\n"
 
 
@@ -124,9 +119,8 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_system_program_is_found_and_started_where_systems_keep_it(user: Path) -> None:
     assert find_tool("mkfs-like") == str(user / "sbin/mkfs-like")
-    assert run(["mkfs-like"]).stdout == f"made by {user}/sbin/mkfs-like {user}/bin\n", (
-        "PATH stays the user's own"
-    )
+    printed = run(["mkfs-like"]).stdout
+    assert printed == f"made by {user}/sbin/mkfs-like {user}/bin\n", "PATH stays the user's own"
     started = spawn(["mkfs-like"], stdout=PIPE)
     assert started.communicate()[0].startswith(b"made by")
     assert find_tool("no-such-program") is None
@@ -142,10 +136,8 @@ def test_what_stands_in_path_comes_first(user: Path) -> None:
 
 
 def test_what_starts_system_programs_itself_gets_a_path_that_has_them(user: Path) -> None:
-    done = run(
-        [sys.executable, "-S", "-c", "import os; os.execvp('mkfs-like', ['x'])"],
-        env={"PATH": search_path()},
-    )
+    code = "import os; os.execvp('mkfs-like', ['x'])"
+    done = run(python(code), env={"PATH": search_path()})
     assert done.stdout.startswith("made by")
 
 

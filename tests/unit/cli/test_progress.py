@@ -34,12 +34,8 @@ def test_every_outcome_has_its_line(outcome: str) -> None:
 
 
 def test_a_line_tells_time_rate_and_amplification() -> None:
-    response = {
-        "read_seconds": 10.0,
-        "covered_fraction": 0.05,
-        "device_read_bytes_per_second": 2e7,
-        "amplification": 32.0,
-    }
+    response = {"read_seconds": 10.0, "covered_fraction": 0.05}
+    response |= {"device_read_bytes_per_second": 2e7, "amplification": 32.0}
     line = shown(describe(make_record(response=response)))
     assert "10 s for 5.0%" in line
     assert "disk 20 MB/s" in line

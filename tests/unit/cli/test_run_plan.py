@@ -12,6 +12,7 @@ from pagecage.cli.host import which
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import JsonView
 from pagecage.model.plan import Plan, plan_from_json, plan_to_json
 from pagecage.planning import host_choice, run_plan
 from pagecage.planning.host_choice import choose_host, refuse_limits
@@ -51,27 +52,17 @@ def test_renamed_levels_do_not_outlive_the_choice() -> None:
 
 def cold(*names: str) -> Any:
     """Return an experiment whose levels of these cages have a cold cache, as `init` writes it."""
-    return replace(
-        CAGED,
-        levels={**CAGED.levels, "cage": {name: level_table(cache="cold") for name in names}},
-        definition={
-            **CAGED.definition,
-            "levels": {"cage": {name: {"cache": "cold"} for name in names}},
-        },
-    )
+    levels = {**CAGED.levels, "cage": {name: level_table(cache="cold") for name in names}}
+    stored = {"levels": {"cage": {name: {"cache": "cold"} for name in names}}}
+    return replace(CAGED, levels=levels, definition={**CAGED.definition, **stored})
 
 
 def test_a_cold_start_stays_cold_in_another_cage() -> None:
     chosen = with_cage(cold("uncaged", "tenth"), "tight")
-    trials = make_trials(chosen, CAGES, CHOICES)
-    assert {trial.cage.name: trial.cache for trial in trials} == {
-        "uncaged": "cold",
-        "tight": "cold",
-    }
-    assert chosen.definition["levels"]["cage"] == {
-        "tight": {"cache": "cold"},
-        "uncaged": {"cache": "cold"},
-    }
+    caches = {trial.cage.name: trial.cache for trial in make_trials(chosen, CAGES, CHOICES)}
+    assert caches == {"uncaged": "cold", "tight": "cold"}
+    cold_start = {"cache": "cold"}
+    assert chosen.definition["levels"]["cage"] == {"tight": cold_start, "uncaged": cold_start}
     only = make_trials(with_cage(cold("uncaged", "tenth"), "uncaged"), CAGES, CHOICES)
     assert {(trial.cage.name, trial.cache) for trial in only} == {("uncaged", "cold")}
 
@@ -105,36 +96,33 @@ def test_the_size_and_why(name: str, emulated: bool, size: str) -> None:
     assert (reason == "asked for") is (name != "auto")
 
 
-def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def auto(monkeypatch: pytest.MonkeyPatch, known: JsonView) -> list[str]:
+    """Choose this machine, which has these facts, as the host; return the messages."""
     said: list[str] = []
-    monkeypatch.setattr(LocalHost, "facts", lambda _: FIT)
+    monkeypatch.setattr(LocalHost, "facts", lambda _: known)
     assert isinstance(choose_host("auto", None, said.append), LocalHost)
-    assert said[-1].startswith("host: local (")
+    return said
+
+
+def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert auto(monkeypatch, FIT)[-1].startswith("host: local (")
+
+
+NOT_FIRST = {"pid1": False, "version": 0}
+NO_V2, MEMORY_ALONE = {"v2": False, "controllers": []}, {"controllers": ["memory"]}
 
 
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
+        ({**FIT, "systemd": {**NOT_FIRST, "user": False}}, "systemd is not the first process here"),
         (
-            {**FIT, "systemd": {"pid1": False, "version": 0, "user": False}},
-            "systemd is not the first process here",
-        ),
-        (
-            {
-                **NO_MANAGER,
-                "systemd": {"pid1": False, "version": 0, "user": True, "user_manager": False},
-            },
+            {**NO_MANAGER, "systemd": {**NOT_FIRST, "user": True, "user_manager": False}},
             "systemd is not the first process here",
         ),
         (facts(systemd={"version": 243}), "systemd 243 is older than 244"),
-        (
-            facts(cgroup={"v2": False, "controllers": []}),
-            "/sys/fs/cgroup is not the unified (v2) hierarchy",
-        ),
-        (
-            facts(cgroup={"controllers": ["memory"]}),
-            "the io controller is not available to systemd",
-        ),
+        (facts(cgroup=NO_V2), "/sys/fs/cgroup is not the unified (v2) hierarchy"),
+        (facts(cgroup=MEMORY_ALONE), "the io controller is not available to systemd"),
         (USER, "the io controller is not available to this user's systemd"),
         (NO_MANAGER, "this user's own systemd (user@1000.service) is not running"),
         (facts(disk={"error": "/ is on overlay"}), "/ is on overlay"),
@@ -154,7 +142,7 @@ def test_auto_is_the_vm_where_something_is_and_says_what(
 
 NO_CGROUPS = {
     **FIT,
-    "systemd": {"pid1": False, "version": 0, "user": False},
+    "systemd": {**NOT_FIRST, "user": False},
     "cgroupfs": {
         "hierarchy": None,
         "parent": None,
@@ -174,9 +162,7 @@ BY_FILES = {
 
 
 def test_auto_is_local_where_cgroup_files_hold_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(LocalHost, "facts", lambda _: BY_FILES)
-    assert isinstance(choose_host("auto", None, said.append), LocalHost)
+    said = auto(monkeypatch, BY_FILES)
     assert said[-1].startswith("host: local (the driver cgroupfs with cgroup v1 and v2 holds")
 
 
@@ -237,8 +223,7 @@ def test_the_host_of_auto_is_known_before_the_guest_is_set_up(
 
 
 def test_auto_is_local_for_a_user_who_was_given_io(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalHost, "facts", lambda _: {**USER, "cgroup": FIT["cgroup"]})
-    assert isinstance(choose_host("auto", None, lambda _: None), LocalHost)
+    assert auto(monkeypatch, {**USER, "cgroup": FIT["cgroup"]})
 
 
 def test_the_harness_names_its_revision() -> None:

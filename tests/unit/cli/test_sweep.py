@@ -70,9 +70,8 @@ def test_a_sweep_that_was_cut_off_goes_by_the_definition_of_what_it_sweeps() -> 
 
 def test_a_command_under_each_value(tmp_path: Any) -> None:
     (tmp_path / "data").write_text("x")
-    plan = plan_of(
-        asked("cat", "data", replay={"cold": (str(tmp_path / "data"),), "repeats": 2}), command=True
-    )
+    options = {"cold": (str(tmp_path / "data"),), "repeats": 2}
+    plan = plan_of(asked("cat", "data", replay=options), command=True)
     assert caps(plan) == [250, 250, 500, 500, 1000, 1000]
     about = plan.document["sweep"]
     assert (about["factor"], about["own"]) == ("cage", "customer-tenth, IOReadIOPSMax 500")
@@ -81,16 +80,15 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
     assert plan.trials[0].workload.kind == "command"
 
 
+COLD = {"cold": ("x",)}
+
+
 @pytest.mark.parametrize(
     ("wishes", "command", "word"),
     [
         (asked(), False, "no experiment and no command was given"),
         (asked("grep", "x"), False, "'grep x' is not an experiment"),
-        (
-            asked("customer-replay", replay={"cold": ("x",)}),
-            False,
-            "--cold applies only to a command after --",
-        ),
+        (asked("customer-replay", replay=COLD), False, "--cold applies only to a command after --"),
         (asked("customer-replay", treatment=("lazy",)), False, "has no level"),
         (asked("customer-replay", base="customr", treatment=("load=advised",)), False, "no cage"),
         (asked("cat", dataset="smoke"), True, "--dataset applies only to an experiment"),
@@ -113,12 +111,8 @@ def test_a_host_is_let_go_of_when_the_plan_fails(stopped: list[str]) -> None:
 
 
 def test_a_cage_too_small_for_the_program_is_refused(stopped: list[str]) -> None:
-    wishes = asked(
-        "customer-replay",
-        vary="MemoryMax=1MiB,64MiB",
-        treatment=("load=lazy-random",),
-        dataset="smoke",
-    )
+    small = {"vary": "MemoryMax=1MiB,64MiB", "dataset": "smoke"}
+    wishes = asked("customer-replay", treatment=("load=lazy-random",), **small)
     with pytest.raises(PagecageError, match="MemoryMax is 1048576 bytes"):
         plan_of(wishes)
     assert stopped == ["stopped"]

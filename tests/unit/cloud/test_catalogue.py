@@ -92,6 +92,7 @@ write_iops = 20
 read_throughput = "2MiB"
 write_throughput = "2MiB"
 """
+MEASURED = "[[types.measured_latency]]"
 MEASURED_TWICE = """
 [[types.measured_latency]]
 direction = "read"
@@ -100,6 +101,10 @@ percentiles_us.50 = 500
 load = "two reads at a time"
 by = "page"
 [[types.measured_latency]]"""
+
+
+LINEAR, GIB75, STEP = "iops.linear", "per_gib = 0.75", "types.0.throughput.steps.0"
+A_NUMBER = "this must be a number above zero"
 
 
 def read(folder: Path, text: str = PROVIDER) -> None:
@@ -121,33 +126,18 @@ def test_figures_are_exact(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (("per_gib = 0.75,", ""), "types.0.iops.linear: linear needs either per_gib or per_tib"),
-        (
-            ("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"),
-            "linear needs either per_gib or per_tib",
-        ),
-        (
-            ("per_gib = 0.75", 'per_gib = "0.75MiB"'),
-            "types.0.iops.linear.per_gib: this must be a number above zero",
-        ),
-        (("per_gib = 0.75", "per_gib = 0"), "this must be a number above zero"),
-        (("per_gib = 0.75", "per_gib = true"), "this must be a number above zero"),
-        (
-            ('value = "128MiB"', "value = 128"),
-            "types.0.throughput.steps.0.value: this must be a string with a unit",
-        ),
-        (
-            ('value = "128MiB"', 'value = "128M"'),
-            "types.0.throughput.steps.0.value: '128M' has no clear unit",
-        ),
-        (("iops.linear", "iops.lineer"), "types.0.iops.lineer"),
-        (
-            ("iops.linear", "iops.fixed = 1\niops.linear"),
-            "types.0.iops: a formula needs exactly one of",
-        ),
-        (("iops.linear", "read_iops.fixed = 1\niops.linear"), "iops excludes read_iops"),
+        ((GIB75, f"{GIB75}, per_tib = 1"), "linear needs either per_gib or per_tib"),
+        ((GIB75, 'per_gib = "0.75MiB"'), f"types.0.iops.linear.per_gib: {A_NUMBER}"),
+        ((GIB75, "per_gib = 0"), A_NUMBER),
+        ((GIB75, "per_gib = true"), A_NUMBER),
+        (('"128MiB"', "128"), f"{STEP}.value: this must be a string with a unit"),
+        (('"128MiB"', '"128M"'), f"{STEP}.value: '128M' has no clear unit"),
+        ((LINEAR, "iops.lineer"), "types.0.iops.lineer"),
+        ((LINEAR, f"iops.fixed = 1\n{LINEAR}"), "types.0.iops: a formula needs exactly one of"),
+        ((LINEAR, f"read_iops.fixed = 1\n{LINEAR}"), "iops excludes read_iops"),
         (("tiers.P1", "iops.fixed = 1\ntiers.P1"), "types.1: tiers exclude iops"),
         (
-            ('size = "8GiB", iops', 'size = "4GiB", iops'),
+            ('"8GiB", iops', '"4GiB", iops'),
             "types.1: tiers must go from the smallest to the largest",
         ),
         (('sources = ["page"]', 'sources = ["pgae"]'), "sources.pgae is missing"),
@@ -168,10 +158,7 @@ def test_figures_are_exact(tmp_path: Path) -> None:
         (('size = "4KiB"', ""), "a distribution needs size"),
         (('direction = "read"', 'direction = "both"'), "'read' or 'write'"),
         (('direction = "read"', 'direction = "read"\nuse = "cap"'), "'at_cap' or 'context'"),
-        (
-            ("[[types.measured_latency]]", MEASURED_TWICE),
-            "measured_latency: two distributions have the same size",
-        ),
+        ((MEASURED, MEASURED_TWICE), "measured_latency: two distributions have the same size"),
     ],
 )
 def test_an_error_names_its_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
@@ -207,27 +194,27 @@ def test_every_source_is_used_and_has_an_address(path: Path) -> None:
         )
     }
     assert used == set(data["sources"])
-    assert all(
-        source["url"].startswith(("https://", "http://")) for source in data["sources"].values()
-    )
+    addresses = [source["url"] for source in data["sources"].values()]
+    assert all(address.startswith(("https://", "http://")) for address in addresses)
 
 
 PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}
 with (ROOT / "tests/fixtures/cloud_limits.csv").open() as file:
     ROWS = list(csv.DictReader(file))
+
+
+def bought(iops: int | None, mib_s: int) -> VolumeRequest:
+    rate = None if iops is None else Fraction(iops)
+    return VolumeRequest(None, rate, Fraction(mib_s * MIB))
+
+
 # Rows whose name also states provisioned values: the type, and these values.
 AS_BOUGHT = {
     "gp3-base": ("gp3", VolumeRequest()),
-    "gp3-max-16k": ("gp3", VolumeRequest(iops=Fraction(16000), throughput=Fraction(1000 * MIB))),
+    "gp3-max-16k": ("gp3", bought(16000, 1000)),
     "hyperdisk-balanced-included-baseline": ("hyperdisk-balanced", VolumeRequest()),
-    "hyperdisk-balanced-default": (
-        "hyperdisk-balanced",
-        VolumeRequest(iops=Fraction(3600), throughput=Fraction(290 * MIB)),
-    ),
-    "hyperdisk-throughput-180": (
-        "hyperdisk-throughput",
-        VolumeRequest(throughput=Fraction(180 * MIB)),
-    ),
+    "hyperdisk-balanced-default": ("hyperdisk-balanced", bought(3600, 290)),
+    "hyperdisk-throughput-180": ("hyperdisk-throughput", bought(None, 180)),
     "premium-ssd-v2-base": ("premium-ssd-v2", VolumeRequest()),
 }
 MACHINES = {
@@ -258,8 +245,8 @@ def most_of(kind: VolumeType, size_bytes: int) -> VolumeRequest:
 def requested(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, VolumeRequest]:
     """Return the type and the request that a row's volume_type stands for."""
     if name in AS_BOUGHT:
-        sold, bought = AS_BOUGHT[name]
-        return kind_of(provider, sold), VolumeRequest(size_bytes, bought.iops, bought.throughput)
+        sold, extra = AS_BOUGHT[name]
+        return kind_of(provider, sold), VolumeRequest(size_bytes, extra.iops, extra.throughput)
     base = re.sub(r"-(max|max-80k)$", "", name)
     if tier := re.fullmatch(
         r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base
@@ -350,9 +337,8 @@ def check_latency(kind: VolumeType, expected: str) -> None:
         assert expected == ""
         return
     least, below = kind.latency.read_from_us, kind.latency.read_below_us
-    assert expected == (
-        f"{least // 1000}-{(below or 0) // 1000}" if least else f"<{(below or 0) // 1000}"
-    )
+    below_ms = (below or 0) // 1000
+    assert expected == (f"{least // 1000}-{below_ms}" if least else f"<{below_ms}")
 
 
 def test_the_table_is_complete() -> None:
@@ -366,18 +352,12 @@ def test_the_table_is_complete() -> None:
 def test_every_row_names_the_source_that_the_catalogue_names(row: dict[str, str]) -> None:
     _, kind, instance = limits_of(row)
     offers = [offer for offer in (kind, instance) if offer]
-    named = [
-        source for offer in offers for source in offer.sources if source.url == row["source_url"]
-    ]
+    sources = [source for offer in offers for source in offer.sources]
     dated = row["as_of"] if row["as_of"][:1].isdigit() else None
-    assert {source.date for source in named} == {dated}
+    assert {source.date for source in sources if source.url == row["source_url"]} == {dated}
 
 
-KINDS = {
-    kind.name: kind
-    for provider in read_offers(ROOT / "cgroups/catalogue")
-    for kind in provider.types
-}
+KINDS = {kind.name: kind for provider in PROVIDERS.values() for kind in provider.types}
 with (ROOT / "tests/fixtures/volume_latency.csv").open() as file:
     MEASURED_ROWS = list(csv.DictReader(file))
 IN_CATALOGUE = [row for row in MEASURED_ROWS if row["use"] in ("distribution", "at_cap", "context")]
@@ -423,9 +403,7 @@ def test_the_catalogue_has_every_measured_figure(row: dict[str, str]) -> None:
 
 def test_every_latency_of_the_catalogue_is_in_the_table() -> None:
     assert len(MEASURED_ROWS) == 27
-    in_table = {
-        (f"{row['provider']}-{row['type']}", row["load"], row["measure"]) for row in IN_CATALOGUE
-    }
+    in_table = {(kind_of_row(row).name, row["load"], row["measure"]) for row in IN_CATALOGUE}
     assert in_table == {
         (kind.name, one.load, one.direction) for kind in KINDS.values() for one in kind.measured
     }

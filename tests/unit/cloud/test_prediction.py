@@ -67,13 +67,9 @@ def test_under_a_limit_the_range_is_that_of_the_measured_errors(is_capped: bool)
     """A trial without a limit does not show how much the program computes beside one."""
     found = predicted(demand(window(reads=1000, own=1.0, capped=is_capped)), 100)
     beside = 0.0 if is_capped else 1.0
-    assert (found.low, found.seconds, found.high) == pytest.approx(
-        (
-            10 * LOWEST.held,
-            10.0 + beside * EXPECTED.serial,
-            10 * HIGHEST.held + beside * HIGHEST.serial * HIGHEST.free,
-        )
-    )
+    high = 10 * HIGHEST.held + beside * HIGHEST.serial * HIGHEST.free
+    expected = (10 * LOWEST.held, 10.0 + beside * EXPECTED.serial, high)
+    assert (found.low, found.seconds, found.high) == pytest.approx(expected)
     assert (found.cause, found.share, found.held_share) == (Cause("IOPS", "v"), 1.0, 1.0)
 
 
@@ -209,10 +205,8 @@ def volume(
     iops: float = 1e9, bandwidth: float = 1e12, *, start: str = "full", **burst: float
 ) -> LimitProfile:
     """A volume of these rates; `rate` and `credits` make a bucket of I/Os."""
-    bucket = (
-        {"burst": Fraction(burst["rate"]), "credits": Fraction(burst["credits"])} if burst else {}
-    )
-    ios = (LimitLayer("volume", Fraction(iops), **bucket),)
+    bucket = [Fraction(burst[key]) for key in ("rate", "credits") if burst]
+    ios = (LimitLayer("volume", Fraction(iops), *bucket),)
     size = (LimitLayer("volume", Fraction(bandwidth)),)
     return LimitProfile("volume", "", VolumeLimits(ios, ios, size, size), start)
 
@@ -226,14 +220,12 @@ def walked(
 
 
 def test_a_window_takes_the_longest_of_its_needs() -> None:
-    three = demand(
-        window(reads=100, own=1.0), window(reads=400, own=1.0), window(reads=10, kib=1024, own=1.0)
-    )
+    large = window(reads=10, kib=1024, own=1.0)
+    three = demand(window(reads=100, own=1.0), window(reads=400, own=1.0), large)
     found = walked(three, volume(iops=200, bandwidth=5 * 1024**2))
     assert found.seconds == pytest.approx(1.0 + 2.0 + 2.0)
-    assert found.parts == pytest.approx(
-        {Cause("program"): 1.0, Cause("IOPS", "volume"): 2.0, Cause("bandwidth", "volume"): 2.0}
-    )
+    by_limits = {Cause("IOPS", "volume"): 2.0, Cause("bandwidth", "volume"): 2.0}
+    assert found.parts == pytest.approx({Cause("program"): 1.0, **by_limits})
 
 
 def test_the_tighter_layer_is_named() -> None:

@@ -30,8 +30,10 @@ from pagecage.definitions.cage_file import CageFile, resolve_cage
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
 from pagecage.model.cage import (
+    BurstCredits,
     Cage,
     CreditBucket,
+    LatencyFloor,
     LatencyQuantiles,
     LayerLimit,
     SnapshotRestore,
@@ -50,6 +52,13 @@ from tests.builders.volumes import (
     size_at,
     sized,
 )
+
+TENTH = CageOptions(scale=Fraction(1, 10))
+
+
+def text_of(profile: LimitProfile) -> str:
+    return " ".join(notes(profile))
+
 
 positive = st.fractions(Fraction(1), Fraction(10**6), max_denominator=100)
 
@@ -206,13 +215,8 @@ def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
 
 
 def test_a_cage_carries_base_and_bucket() -> None:
-    made = cage_of(
-        profile(
-            "aws-gp3", VolumeRequest(500 * GIB, Fraction(6000), Fraction(250 * MIB)), "m7i.large"
-        ),
-        "x",
-        "about",
-    )
+    request = VolumeRequest(500 * GIB, Fraction(6000), Fraction(250 * MIB))
+    made = cage_of(profile("aws-gp3", request, "m7i.large"), "x", "about")
     assert made.properties == {
         "MemoryMax": 8 * GIB,
         "IOReadBandwidthMax": 81_250_000,
@@ -227,24 +231,14 @@ def test_a_cage_carries_base_and_bucket() -> None:
 
 
 def test_a_drained_cage_begins_at_the_base_and_may_fill() -> None:
-    made = cage_of(
-        profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(start="drained")), "x", "about"
-    )
+    drained = profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(start="drained"))
+    made = cage_of(drained, "x", "about")
     assert made.properties["IOReadIOPSMax"] == 1500
-    assert made.burst is not None
-    assert (made.burst.start, made.burst.iops, made.burst.bandwidth) == (
-        "drained",
-        CreditBucket(3000, 5_400_000),
-        None,
-    )
+    assert made.burst == BurstCredits("drained", CreditBucket(3000, 5_400_000), None)
 
 
 def test_a_scaled_cage_bursts_as_long() -> None:
-    made = cage_of(
-        profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(scale=Fraction(1, 10))),
-        "x",
-        "about",
-    )
+    made = cage_of(profile("aws-gp2", VolumeRequest(500 * GIB), options=TENTH), "x", "about")
     assert made.burst is not None
     assert made.properties["IOReadIOPSMax"] == 150
     assert made.burst.iops == CreditBucket(300, 540_000)
@@ -265,34 +259,22 @@ def test_every_volume_makes_a_cage_that_is_no_faster(
         first = rate_periods(found, start)[0]
         assert cage.properties[name] <= first.rate
     if cage.burst and cage.burst.iops:
-        assert (
-            cage.properties["IOReadIOPSMax"]
-            < cage.burst.iops.rate
-            <= rate_periods(made.limits.read_iops)[0].rate
-        )
+        bursting = rate_periods(made.limits.read_iops)[0].rate
+        assert cage.properties["IOReadIOPSMax"] < cage.burst.iops.rate <= bursting
 
 
 def test_less_than_one_a_second_is_refused() -> None:
     with pytest.raises(PagecageError, match="I/Os per second are less than the kernel can count"):
-        cage_of(
-            profile("aws-sc1", VolumeRequest(125 * GIB), "", CageOptions(scale=Fraction(1, 10))),
-            "x",
-            "about",
-        )
+        cage_of(profile("aws-sc1", VolumeRequest(125 * GIB), options=TENTH), "x", "about")
 
 
 def test_only_a_stated_least_latency_is_imposed() -> None:
-    assert profile("aws-gp3", VolumeRequest(GIB)).latency is None, (
-        "below 10 ms says nothing of the least"
-    )
-    slow = profile(
-        "gcp-hyperdisk-throughput", VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))
-    ).latency
-    assert slow is not None
-    assert (slow.read_us, slow.write_us) == (10_000, None)
+    gp3 = profile("aws-gp3", VolumeRequest(GIB))
+    assert gp3.latency is None, "below 10 ms says nothing of the least"
+    request = VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))
+    assert profile("gcp-hyperdisk-throughput", request).latency == LatencyFloor(10_000, None)
     asked = profile("aws-gp3", VolumeRequest(GIB), "", CageOptions(latency_us=800))
-    assert asked.latency is not None
-    assert (asked.latency.read_us, asked.latency.write_us) == (800, 800)
+    assert asked.latency == LatencyFloor(800, 800)
     assert asked.simulation is not None
     assert asked.simulation.read_latency == (), "what was asked for replaces what was measured"
 
@@ -340,7 +322,7 @@ def test_every_instance_that_is_listed_is_found() -> None:
 
 
 def test_notes_name_differences_between_provider_and_cage() -> None:
-    text = " ".join(notes(profile("aws-st1", VolumeRequest(1024 * GIB), "t3.micro")))
+    text = text_of(profile("aws-st1", VolumeRequest(1024 * GIB), "t3.micro"))
     for word in (
         "share each limit",
         "above 1 MiB counts as several",
@@ -349,9 +331,7 @@ def test_notes_name_differences_between_provider_and_cage() -> None:
     ):
         assert word in text
     assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in text
-    assert "share each limit" not in " ".join(
-        notes(profile("gcp-pd-ssd", VolumeRequest(100 * GIB)))
-    )
+    assert "share each limit" not in text_of(profile("gcp-pd-ssd", VolumeRequest(100 * GIB)))
     three = notes(profile("aws-gp2", VolumeRequest(334 * GIB), "t3.micro"))
     assert any("one bucket for IOPS: it lacks the drop after 8 h 16 min" in note for note in three)
 
@@ -363,13 +343,13 @@ def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
 
 def test_a_low_iops_limit_loses_to_the_kernels_slices() -> None:
     """A tenth of P4's 120 IOPS is 12, of which blk-throttle allows 10; 30 and 3000 are exact."""
-    tenth = CageOptions(scale=Fraction(1, 10))
-    gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), options=tenth)
-    text = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), options=tenth)))
-    assert "12 per second are 10 in the cage" in text
-    assert "ten times per second" not in " ".join(
-        (*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB))))
-    )
+    p4 = profile("azure-premium-ssd", VolumeRequest(32 * GIB), options=TENTH)
+    assert "12 per second are 10 in the cage" in text_of(p4)
+    for exact in (
+        profile("aws-gp2", VolumeRequest(100 * GIB), options=TENTH),
+        profile("aws-gp3", VolumeRequest(100 * GIB)),
+    ):
+        assert "ten times per second" not in text_of(exact)
 
 
 @given(kinds, fractions, fractions, st.sampled_from([Fraction(1), Fraction(1, 10), Fraction(7, 3)]))
@@ -385,12 +365,10 @@ def test_the_simulation_of_a_volume_has_its_layers_unrounded(
             layer.base if layer.credits or not layer.bursts else layer.burst for layer in layers
         ]
         assert [float(layer.base) for layer in simulated] == list(map(float, lasting))
-        assert [layer.by for layer in simulated] == [
-            "volume" if layer.by == kind.name else "instance" for layer in layers
-        ]
-        assert [layer.credits and float(layer.credits) for layer in simulated] == [
-            layer.credits and float(layer.credits) for layer in layers
-        ]
+        setters = ["volume" if layer.by == kind.name else "instance" for layer in layers]
+        assert [layer.by for layer in simulated] == setters
+        credits_ = [layer.credits and float(layer.credits) for layer in layers]
+        assert [layer.credits and float(layer.credits) for layer in simulated] == credits_
     shared = {limit.of for limit in made.simulation.limits} == {"both"}
     assert shared == bool(kind.accounting.combined)
 
@@ -448,17 +426,12 @@ def test_a_cage_that_a_volume_enforces_shows_its_layers() -> None:
     assert (shown.cage, shown.is_volume) == (volume, True)
 
 
-def text_of(profile: LimitProfile) -> str:
-    return " ".join(notes(profile))
-
-
 def test_notes_say_what_a_latency_is_based_on() -> None:
     nothing = text_of(profile("aws-st1", VolumeRequest(1024 * GIB)))
     assert "Latency: not published." in nothing
     assert "--enforced-by" not in nothing
-    only_words = text_of(
-        profile("azure-ultra", VolumeRequest(GIB * 64, Fraction(500), Fraction(10**8)))
-    )
+    ultra = VolumeRequest(GIB * 64, Fraction(500), Fraction(10**8))
+    only_words = text_of(profile("azure-ultra", ultra))
     assert "at the provider: sub-millisecond; no distribution is published." in only_words
     measured = text_of(profile("aws-gp2", VolumeRequest(1024 * GIB)))
     assert "A cgroup imposes no latency" in measured
@@ -480,9 +453,8 @@ def test_notes_on_the_kernel_do_not_apply_to_a_simulated_volume() -> None:
     assert "the kernel" not in by_volume
     assert "The simulated volume has no latency within its limits." in by_volume
     cage = Cage("x", {}, simulation=VolumeSimulation((), (LatencyQuantiles(1, ((0.5, 5.0),)),)))
-    assert "A simulated volume imposes the latencies." in text_of(
-        profile_of_cage(replace(cage, enforced_by="volume"), None)
-    )
+    imposing = profile_of_cage(replace(cage, enforced_by="volume"), None)
+    assert "A simulated volume imposes the latencies." in text_of(imposing)
 
 
 def test_notes_name_the_restore_and_every_event() -> None:

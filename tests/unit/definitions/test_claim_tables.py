@@ -29,9 +29,8 @@ def test_a_claim_or_a_finding_with_equal_sides_is_refused() -> None:
 
 
 def test_one_treatment_may_be_compared_by_two_responses() -> None:
-    claim = ClaimTable.model_validate(
-        {**CLAIM, "where": A, "over": A, "over_response": "total_seconds"}
-    )
+    sides = {"where": A, "over": A, "over_response": "total_seconds"}
+    claim = ClaimTable.model_validate({**CLAIM, **sides})
     assert claim.over_response == "total_seconds"
 
 

@@ -53,6 +53,12 @@ read_us = 1000
 """
 
 
+ASKS, READS, PATTERNS = 'question = "?"', 'program = "pcread"', '["sequential", "random"]'
+EXCLUDING = f"{ASKS}\nexclude = "
+IOPS, RATE = "IOReadIOPSMax = 1500", 'IOReadBandwidthMax = "125MiB"'
+BARE = 'about = "x"'
+
+
 def cage_refusal(top: Path, text: str) -> PagecageError:
     (top / "cgroups/wrong.toml").write_text(text)
     with pytest.raises(PagecageError) as caught:
@@ -103,17 +109,12 @@ def test_a_cages_values_are_resolved(top: Path) -> None:
 def test_properties_of_a_cloud_volume_are_kept(top: Path) -> None:
     (top / "cgroups/cloud.toml").write_text(VOLUME)
     cage = definitions(top).cage("cloud", None)
-    assert cage.properties == {
-        "IOReadBandwidthMax": 125 * 2**20,
-        "IOReadIOPSMax": 1500,
-        "MemorySwapMax": 0,
-    }
-    assert cage.volume == CloudVolume(
-        "aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5
-    )
-    assert cage.burst == BurstCredits(
-        "full", CreditBucket(3000, 5_400_000), CreditBucket(250 * 2**20, 2**40)
-    )
+    limits = {"IOReadBandwidthMax": 125 * 2**20, "IOReadIOPSMax": 1500, "MemorySwapMax": 0}
+    assert cage.properties == limits
+    sold = CloudVolume("aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5)
+    assert cage.volume == sold
+    buckets = CreditBucket(3000, 5_400_000), CreditBucket(250 * 2**20, 2**40)
+    assert cage.burst == BurstCredits("full", *buckets)
     assert cage.accounting == IoAccounting(256 * 2**10, True, None)
     assert cage.latency == LatencyFloor(1000, None)
     assert cage.provenance["about"] == "a volume"
@@ -135,9 +136,8 @@ def test_a_share_of_the_dataset_is_whole_pages(dataset_bytes: int) -> None:
 def test_swap_is_closed_unless_the_cage_opens_it(top: Path) -> None:
     assert definitions(top).cage("tenth", 2**30).properties["MemorySwapMax"] == 0
     assert "MemorySwapMax" not in definitions(top).cage("uncaged", 2**30).properties
-    (top / "cgroups/open.toml").write_text(
-        'about = "x"\nMemoryMax = "1GiB"\nMemorySwapMax = "infinity"\n'
-    )
+    opened = 'about = "x"\nMemoryMax = "1GiB"\nMemorySwapMax = "infinity"\n'
+    (top / "cgroups/open.toml").write_text(opened)
     assert "MemorySwapMax" not in definitions(top).cage("open", None).properties
 
 
@@ -161,43 +161,15 @@ def test_every_experiment_of_the_project_is_valid(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "key", "word"),
     [
-        (
-            ('question = "?"', 'question = "?"\nqestion = "?"'),
-            "unknown key 'qestion'",
-            'did you mean "question"?',
-        ),
-        (
-            ('program = "pcread"', 'program = "pcread"\nprogramm = "x"'),
-            "unknown key 'workload.programm'",
-            '"program"',
-        ),
-        (
-            ('program = "pcread"', 'program = "pcraed"'),
-            "workload.program: there is no workload 'pcraed'",
-            '"pcread"',
-        ),
-        (
-            ('cage = ["uncaged", "tenth"]', 'cage = ["uncaged", "tent"]'),
-            "there is no cage 'tent'",
-            '"tenth"',
-        ),
+        ((ASKS, f'{ASKS}\nqestion = "?"'), "unknown key 'qestion'", 'did you mean "question"?'),
+        ((READS, f'{READS}\nprogramm = "x"'), "unknown key 'workload.programm'", '"program"'),
+        (('"pcread"', '"pcraed"'), "workload.program: there is no workload 'pcraed'", '"pcread"'),
+        (('"uncaged", "tenth"', '"uncaged", "tent"'), "there is no cage 'tent'", '"tenth"'),
         (('["iostat"]', '["iostat", "vmstat"]'), "collectors.1", "iostat"),
-        (('["sequential", "random"]', "[]"), "factors.pattern has no levels", "edit"),
-        (
-            ('["sequential", "random"]', '["random", "random"]'),
-            "factors.pattern names a level twice",
-            "edit",
-        ),
-        (
-            ('["sequential", "random"]', '["sequential", "randm"]'),
-            "levels.pattern.random is not a level",
-            "edit",
-        ),
-        (
-            ("[levels.pattern.random]", "[levels.patern.random]"),
-            "levels.patern.random is not a level",
-            "edit",
-        ),
+        ((PATTERNS, "[]"), "factors.pattern has no levels", "edit"),
+        ((PATTERNS, '["random", "random"]'), "factors.pattern names a level twice", "edit"),
+        ((PATTERNS, '["sequential", "randm"]'), "levels.pattern.random is not a level", "edit"),
+        (("pattern.random", "patern.random"), "levels.patern.random is not a level", "edit"),
         (('"128MiB"', '"128M"'), "sizes.emulated.dataset: '128M' has no clear unit", "MiB"),
         (('"128MiB"', '"many"'), "sizes.emulated.dataset: 'many' is not a size", "edit"),
         (('"128MiB"', "128"), "sizes.emulated.dataset: a size is a string with a unit", "edit"),
@@ -213,23 +185,11 @@ def test_every_experiment_of_the_project_is_valid(name: str) -> None:
         (('cache = "cold"', 'cache = "warm"'), "levels.pattern.sequential.cache", "cold"),
         (('fresh = "never"', 'fresh = "always"'), "fresh", "never"),
         (('fresh = "never"', "repeats = 0"), "repeats", "edit"),
-        (
-            ('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'),
-            "size = 'big' is not a level",
-            "edit",
-        ),
-        (
-            ('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'),
-            "cage = 'tnth' is not a level",
-            "edit",
-        ),
-        (
-            ('question = "?"', 'question = "?"\nexclude = [{}]'),
-            "exclude[0] does not name a factor",
-            "edit",
-        ),
+        ((ASKS, EXCLUDING + '[{ size = "big" }]'), "size = 'big' is not a level", "edit"),
+        ((ASKS, EXCLUDING + '[{ cage = "tnth" }]'), "cage = 'tnth' is not a level", "edit"),
+        ((ASKS, EXCLUDING + "[{}]"), "exclude[0] does not name a factor", "edit"),
         (("[levels.pattern.random]", "[levels.pattern.random"), "(at line", "toml.io"),
-        (('question = "?"', 'question = "\\u00"'), "(at line", "toml.io"),
+        ((ASKS, 'question = "\\u00"'), "(at line", "toml.io"),
         (("[factors]", "[factor]"), "unknown key 'factor'", '"factors"'),
     ],
 )
@@ -263,7 +223,7 @@ def test_an_error_in_an_experiment_names_its_key(
         ('MemoryMax = "1GiB"', "about", "edit"),
         (VOLUME.replace("[burst]", "[brust]"), "unknown key 'brust'", '"burst"'),
         (
-            VOLUME.replace("credits = 54", "credit = 54"),
+            VOLUME.replace("credits = 5", "credit = 5"),
             "unknown key 'burst.iops.credit'",
             '"credits"',
         ),
@@ -271,26 +231,10 @@ def test_an_error_in_an_experiment_names_its_key(
         (VOLUME.replace("read_us", "raed_us"), "unknown key 'latency.raed_us'", '"read_us"'),
         (VOLUME.replace('"500GiB"', '"500G"'), "volume.size: '500G' has no clear unit", "GiB"),
         (VOLUME.replace('"full"', '"empty"'), "burst.start", "drained"),
-        (
-            VOLUME.replace("rate = 3000", "rate = 1500"),
-            "burst.iops.rate is not above the limit",
-            "edit",
-        ),
-        (
-            VOLUME.replace("IOReadIOPSMax = 1500", ""),
-            "burst.iops: a bucket refills at the rate of",
-            "IOReadIOPSMax",
-        ),
-        (
-            VOLUME.replace('IOReadBandwidthMax = "125MiB"', ""),
-            "burst.bandwidth: a bucket",
-            "IOReadBandwidthMax",
-        ),
-        (
-            'about = "x"\n[burst]\nstart = "full"',
-            "burst has neither iops nor bandwidth",
-            "remove it",
-        ),
+        (VOLUME.replace("= 3000", "= 1500"), "burst.iops.rate is not above the limit", "edit"),
+        (VOLUME.replace(IOPS, ""), "burst.iops: a bucket refills at the rate of", "IOReadIOPSMax"),
+        (VOLUME.replace(RATE, ""), "burst.bandwidth: a bucket", "IOReadBandwidthMax"),
+        (f'{BARE}\n[burst]\nstart = "full"', "burst has neither iops nor bandwidth", "remove it"),
         (VOLUME.replace('"1TiB"', '"0B"'), "burst.bandwidth.credits", "edit"),
         (VOLUME.replace("scale = 0.5", "scale = 0.0"), "volume.scale", "edit"),
         (VOLUME.replace("read_us = 1000", "read_us = 0"), "latency.read_us", "edit"),
@@ -344,14 +288,12 @@ def test_any_unknown_name_has_a_hint(name: str) -> None:
 
 def test_crashes_are_tried_at_every_point_of_the_log() -> None:
     """The full size has at least a thousand kills and stops, as many at each point."""
-    points = re.findall(
-        r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/test_points.h").read_text(), re.MULTILINE
-    )
+    text = (ROOT / "workloads/c/pclog/test_points.h").read_text()
+    points = re.findall(r"^ +X\((\w+)\)", text, re.MULTILINE)
     experiment = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
     assert list(experiment.factors["point"]) == points
-    assert (
-        len(list(treatments(experiment))) * int(experiment.sizes["full"].places["trials"]) >= 1000
-    )
+    trials = int(experiment.sizes["full"].places["trials"])
+    assert len(list(treatments(experiment))) * trials >= 1000
 
 
 SMOKE = (ROOT / "experiments/smoke.toml").read_text()
@@ -458,6 +400,5 @@ def test_only_heap_trials_leave_the_cache_state_open(name: str) -> None:
     cages = {cage: Cage(cage, {}, {}) for cage in experiment.cage_names() | {UNCAGED}}
     for trial in make_trials(experiment, cages, PlanOptions("emulated", "", 1, 1, "vm", "never")):
         if trial.cache == "any" and trial.dataset is not None:
-            assert any(word.startswith("heap") for word in trial.workload.arguments), (
-                trial.treatment
-            )
+            is_heap = any(word.startswith("heap") for word in trial.workload.arguments)
+            assert is_heap, trial.treatment

@@ -13,6 +13,7 @@ from pagecage.definitions.experiment import Experiment, ExperimentFile
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import (
     CommandSpec,
@@ -27,7 +28,9 @@ from pagecage.runner.resource_needs import needed_disk_bytes
 from tests.builders.definitions import EXPERIMENT, definitions, refusal
 from tests.builders.plans import CAGES
 
-LEVEL = "[levels.pattern.random]"
+RANDOM = "levels.pattern.random"
+LEVEL = f"[{RANDOM}]"
+FIO = 'workload = {{ program = "fio", kind = "fio", arguments = ["{}"] }}'
 
 
 def level(text: str) -> str:
@@ -64,59 +67,29 @@ def test_files_make_the_dataset_larger_and_a_smoke_run_covers(top: Path) -> None
     )
     experiment = written(top, text)
     assert experiment.sizes["full"].total_bytes == 80 * 2**30
-    assert {name: size.treatments for name, size in experiment.sizes.items()} == {
-        "full": "all",
-        "default": "all",
-        "emulated": "all",
-        "smoke": "covering",
-    }
-    assert (
-        written(top, text.replace("repeats = 1", 'treatments = "all"')).sizes["smoke"].treatments
-        == "all"
-    )
+    chosen = {name: size.treatments for name, size in experiment.sizes.items()}
+    assert chosen == {**dict.fromkeys(("full", "default", "emulated"), "all"), "smoke": "covering"}
+    whole = written(top, text.replace("repeats = 1", 'treatments = "all"'))
+    assert whole.sizes["smoke"].treatments == "all"
 
 
 @pytest.mark.parametrize(
     ("text", "key", "word"),
     [
-        ('storage = "null_blk"', "levels.pattern.random", "needs storage_latency_us"),
-        ("storage_latency_us = 5", "levels.pattern.random", "needs storage_latency_us"),
-        (
-            'storage = "data"\nstorage_latency_us = 5',
-            "levels.pattern.random",
-            "needs storage_latency_us",
-        ),
-        (
-            'storage = "dm_delay"\nstorage_latency_us = 1500',
-            "levels.pattern.random",
-            "whole milliseconds",
-        ),
-        ("files = 3", "levels.pattern.random.files: the data of sizes.", "among 3 files"),
-        ('storage = "floppy"', "levels.pattern.random.storage", "null_blk"),
-        (
-            'workload = { program = "fio", kind = "fio", arguments = ["rw=write"] }',
-            "rw=write would write",
-            "randread",
-        ),
-        (
-            'workload = { program = "fio", kind = "fio", arguments = ["invalidate=1"] }',
-            "invalidate is an option that pagecage writes",
-            "",
-        ),
-        (
-            'workload = { program = "fio", kind = "fio", arguments = ["--rw=read"] }',
-            "is not a fio job option",
-            "",
-        ),
-        (
-            'workload = { program = "fio", kind = "fio", arguments = ["bs=4k\\nexec_prerun=x"] }',
-            "is not a fio job",
-            "",
-        ),
+        ('storage = "null_blk"', RANDOM, "needs storage_latency_us"),
+        ("storage_latency_us = 5", RANDOM, "needs storage_latency_us"),
+        ('storage = "data"\nstorage_latency_us = 5', RANDOM, "needs storage_latency_us"),
+        ('storage = "dm_delay"\nstorage_latency_us = 1500', RANDOM, "whole milliseconds"),
+        ("files = 3", f"{RANDOM}.files: the data of sizes.", "among 3 files"),
+        ('storage = "floppy"', f"{RANDOM}.storage", "null_blk"),
+        (FIO.format("rw=write"), "rw=write would write", "randread"),
+        (FIO.format("invalidate=1"), "invalidate is an option that pagecage writes", ""),
+        (FIO.format("--rw=read"), "is not a fio job option", ""),
+        (FIO.format("bs=4k\\nexec_prerun=x"), "is not a fio job", ""),
         ('workload = { program = "pcread", kind = "fio" }', 'program must be "fio"', ""),
         ('workload = { program = "pcraed" }', "there is no workload 'pcraed'", '"pcread"'),
         ('workload = { program = "pcread", arguments = ["{flie}"] }', "no placeholder {flie}", ""),
-        ('dirty_bytes = "8M"', "levels.pattern.random.dirty_bytes", "MiB"),
+        ('dirty_bytes = "8M"', f"{RANDOM}.dirty_bytes", "MiB"),
         (
             'workload = { program = "pcread", arguments = ["{ops}"] }',
             "no placeholder {ops}; known: file",
@@ -134,6 +107,8 @@ def test_an_error_in_a_level_names_its_key(top: Path, text: str, key: str, word:
     assert word in f"{error.message} {error.hint}"
 
 
+KNOWN = "file, files, sidecar, data_dir, max_seconds"
+FILLED_IN = "a placeholder that the agent fills in"
 PLACES = "places = { ops = 100, narrow = 'tight' }, writes = '1MiB', "
 
 
@@ -154,27 +129,16 @@ def test_a_size_has_values_for_placeholders(top: Path) -> None:
     assert experiment.sizes["smoke"].places == {"ops": 100, "narrow": "tight"}
     assert experiment.sizes["smoke"].writes == 2**20
     assert experiment.cage_names() == {"uncaged", "tenth", "tight"}
-    assert (
-        experiment.levels["pattern"]["random"].dirty_bytes,
-        experiment.levels["pattern"]["random"].cage,
-    ) == (2**23, "{narrow}")
+    random = experiment.levels["pattern"]["random"]
+    assert (random.dirty_bytes, random.cage) == (2**23, "{narrow}")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (placed(3), "sizes.smoke has no value for {"),
-        (
-            placed(argument="{opps}"),
-            (
-                "no placeholder {opps}; known: file, files, sidecar, data_dir, max_seconds,"
-                " narrow, ops"
-            ),
-        ),
-        (
-            placed().replace("ops = 100", "file = 1", 1),
-            "places.file has the name of a placeholder that the agent fills in",
-        ),
+        (placed(argument="{opps}"), f"no placeholder {{opps}}; known: {KNOWN}, narrow, ops"),
+        (placed().replace("ops = 100", "file = 1", 1), f"places.file has the name of {FILLED_IN}"),
         (placed().replace("'tight'", "'tihgt'", 1), "there is no cage 'tihgt'"),
     ],
 )
@@ -188,16 +152,12 @@ TABLE = (
 
 
 def test_a_definition_may_have_further_tables(top: Path) -> None:
-    assert written(top, EXPERIMENT + TABLE).definition["tables"][0]["columns"] == {
-        "time": "read_seconds"
-    }
-    assert (
-        "tables[0].where: cage = 'x' is not a level"
-        in refusal(top, EXPERIMENT + TABLE.replace("tenth", "x")).message
-    )
-    assert (
-        "columns" in refusal(top, EXPERIMENT + TABLE.replace('"time" = "read_seconds"', "")).message
-    )
+    [table] = written(top, EXPERIMENT + TABLE).definition["tables"]
+    assert table["columns"] == {"time": "read_seconds"}
+    no_level = refusal(top, EXPERIMENT + TABLE.replace("tenth", "x"))
+    assert "tables[0].where: cage = 'x' is not a level" in no_level.message
+    no_columns = refusal(top, EXPERIMENT + TABLE.replace('"time" = "read_seconds"', ""))
+    assert "columns" in no_columns.message
 
 
 def test_programs_are_named_after_their_folders(tmp_path: Path) -> None:
@@ -208,7 +168,7 @@ def test_programs_are_named_after_their_folders(tmp_path: Path) -> None:
         (tmp_path / "workloads" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "workloads" / name).touch()
     assert known_programs(tmp_path) == [
-        *("pcappend", "pcindex-java", "pcread", "pcscan", "pcscan-c", "pcscan-python"),
+        *("pcappend", "pcindex-java", "pcread", "pcscan", "pcscan-c", "pcscan-python")
     ]
 
 
@@ -236,8 +196,7 @@ smoke = { places = { rows = 5 } }
 
 
 def test_data_are_resolved_for_each_size(top: Path) -> None:
-    (top / "experiments/own.toml").write_text(OWN)
-    experiment = definitions(top).experiment("own")
+    experiment = written(top, OWN)
     trials = {
         size: make_trials(experiment, CAGES, PlanOptions(size, "asked for", 2, 7, "vm", "never"))
         for size in ("full", "smoke")
@@ -251,9 +210,9 @@ def test_data_are_resolved_for_each_size(top: Path) -> None:
 
 
 def test_a_plan_shows_once_how_the_data_are_made(top: Path) -> None:
-    (top / "experiments/own.toml").write_text(OWN.replace('"{rows}"', '"{rows}", "{seed}"'))
     options = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
-    first, second = make_trials(definitions(top).experiment("own"), CAGES, options)
+    experiment = written(top, OWN.replace('"{rows}"', '"{rows}", "{seed}"'))
+    first, second = make_trials(experiment, CAGES, options)
     shown = list(trial_commands(first, False))
     assert shown[0] == "index DIR/prepared/KEY/data --rows 5 3"
     assert any(line.endswith("search --in DIR/prepared/KEY/data") for line in shown[1:])
@@ -280,8 +239,8 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], says: str) -
 
 def test_a_workload_with_the_handshake_may_use_prepared_data(top: Path) -> None:
     text = OWN.replace('kind = "command"', "").replace('data_paths = ["{data}"]', "")
-    (top / "experiments/own.toml").write_text(text.replace('"search"', '"pcread"'))
-    assert definitions(top).experiment("own").workload.arguments == ("--in", "{data}")
+    experiment = written(top, text.replace('"search"', '"pcread"'))
+    assert experiment.workload.arguments == ("--in", "{data}")
 
 
 def test_fio_has_no_prepared_data(top: Path) -> None:
@@ -378,26 +337,12 @@ def test_an_error_names_the_key(tmp_path: Path) -> None:
 
 
 def workload(**changes: Any) -> ExperimentFile:
-    table = {
-        "program": "./server",
-        "kind": "service",
-        "load": ["./load"],
-        "ready_port": 80,
-        "metrics": {"tps": "(.)"},
-        **changes,
-    }
-    response, levels = table.pop("response", "tps"), table.pop("levels", {})
-    sizes: dict[str, object] = {name: {} for name in ("full", "default", "emulated", "smoke")}
-    return ExperimentFile.model_validate(
-        {
-            "question": "?",
-            "response": response,
-            "factors": {"cage": ["uncaged"]},
-            "levels": levels,
-            "sizes": sizes,
-            "workload": table,
-        }
-    )
+    service = {"kind": "service", "load": ["./load"], "metrics": {"tps": "(.)"}}
+    table = {"program": "./server", "ready_port": 80, **service, **changes}
+    others = {"response": table.pop("response", "tps"), "levels": table.pop("levels", {})}
+    sizes: Json = {name: {} for name in ("full", "default", "emulated", "smoke")}
+    others |= {"question": "?", "factors": {"cage": ["uncaged"]}, "sizes": sizes}
+    return ExperimentFile.model_validate({**others, "workload": table})
 
 
 @pytest.mark.parametrize("response", ["tps", "ready_seconds", "wall_seconds", "device_reads"])

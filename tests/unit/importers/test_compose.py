@@ -25,9 +25,8 @@ PLAIN = st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1,
 def service(**keys: Any) -> ComposeService:
     web, db = {"image": "own:1", **keys}, {"image": "postgres:16"}
     tree = {"services": {"web": web, "db": db}}
-    return read_service(
-        read_document(yaml.safe_dump(tree, sort_keys=False), "c.yaml"), "web", "c.yaml"
-    )
+    document = read_document(yaml.safe_dump(tree, sort_keys=False), "c.yaml")
+    return read_service(document, "web", "c.yaml")
 
 
 def test_an_image_alone() -> None:
@@ -67,18 +66,10 @@ def test_a_table_and_a_list_of_variables_are_the_same(variables: dict[str, str])
 
 
 def test_mounts_in_both_forms() -> None:
-    found = service(
-        volumes=[
-            "./data:/data:ro",
-            "~/conf:/conf",
-            {"type": "bind", "source": "./x", "target": "/x", "read_only": True},
-        ]
-    )
-    assert [volume.text for volume in found.volumes] == [
-        "./data:/data:ro",
-        "~/conf:/conf",
-        "./x:/x:ro",
-    ]
+    bind = {"type": "bind", "source": "./x", "target": "/x", "read_only": True}
+    found = service(volumes=["./data:/data:ro", "~/conf:/conf", bind])
+    texts = [volume.text for volume in found.volumes]
+    assert texts == ["./data:/data:ro", "~/conf:/conf", "./x:/x:ro"]
     assert found.volumes[0] == ServiceVolume("./data", "/data", is_read_only=True)
     assert found.notes == ()
 
@@ -129,18 +120,19 @@ def test_what_cannot_be_replayed(keys: dict[str, Any], says: str) -> None:
     assert refused.value.hint
 
 
-def test_a_service_that_is_built() -> None:
+@pytest.mark.parametrize(
+    ("name", "says", "hint"),
+    [
+        ("web", "names no image", "docker compose -f c.yaml build web"),
+        ("wab", "no service 'wab'", "web"),
+    ],
+    ids=["built", "unknown"],
+)
+def test_a_service_without_an_image(name: str, says: str, hint: str) -> None:
     document = read_document("services: {web: {build: .}}", "c.yaml")
-    with pytest.raises(PagecageError, match="names no image") as refused:
-        read_service(document, "web", "c.yaml")
-    assert "docker compose -f c.yaml build web" in refused.value.hint
-
-
-def test_an_unknown_service() -> None:
-    document = read_document("services: {web: {build: .}}", "c.yaml")
-    with pytest.raises(PagecageError, match="no service 'wab'") as refused:
-        read_service(document, "wab", "c.yaml")
-    assert "web" in refused.value.hint
+    with pytest.raises(PagecageError, match=says) as refused:
+        read_service(document, name, "c.yaml")
+    assert hint in refused.value.hint
 
 
 TREES = st.recursive(

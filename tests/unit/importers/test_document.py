@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_suffix_means_what_its_tool_defines(
     memory: int | None,
     io: int | None,
 ) -> None:
-    readers = (
+    readers: tuple[Callable[[str], Decimal | int | None], ...] = (
         kubernetes_quantity,
         docker_bytes,
         lambda t: systemd_bytes(t, MEMORY),
@@ -140,7 +141,7 @@ def test_a_size_of_a_cage_file_is_exact(count: int) -> None:
 
 def test_sizes_of_the_cloud_keep_their_unit() -> None:
     assert [exact_size(n) for n in (512 << 20, 20_000_000, 131_072_000, 500 << 30, 1001)] == [
-        *("512MiB", "20MB", "125MiB", "500GiB", "1001B"),
+        *("512MiB", "20MB", "125MiB", "500GiB", "1001B")
     ]
 
 

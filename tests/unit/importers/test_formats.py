@@ -20,6 +20,9 @@ from pagecage.importers.result import ImportResult
 from tests.builders.imports import FOLDER, fixture, read
 from tests.tree import ROOT
 
+PROVIDERS = read_offers(ROOT / "cgroups/catalogue")
+OFFERED = {offer.name for provider in PROVIDERS for offer in provider.types}
+
 
 def limits(found: ImportResult) -> dict[str, Any]:
     return {key: value for key, value in found.cage().items() if key != "about"}
@@ -51,21 +54,11 @@ def test_a_pod_of_several_containers() -> None:
 
 
 def test_the_tighter_of_pod_and_container_counts() -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "spec": {
-            "resources": {"limits": {"memory": "1Gi", "cpu": 4}},
-            "containers": [
-                {"name": "a", "resources": {"limits": {"memory": "2Gi", "cpu": "250m"}}}
-            ],
-        },
-    }
-    assert limits(read(json.dumps(pod))) == {"MemoryMax": "1GiB", "CPUQuota": 25}
-    assert limits(read(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod]}))) == {
-        "MemoryMax": "1GiB",
-        "CPUQuota": 25,
-    }
+    containers = [{"name": "a", "resources": {"limits": {"memory": "2Gi", "cpu": "250m"}}}]
+    spec = {"resources": {"limits": {"memory": "1Gi", "cpu": 4}}, "containers": containers}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
+    for written in (pod, {"apiVersion": "v1", "kind": "List", "items": [pod]}):
+        assert limits(read(json.dumps(written))) == {"MemoryMax": "1GiB", "CPUQuota": 25}
 
 
 def test_an_object_of_kubernetes_without_a_pod_is_refused() -> None:
@@ -84,10 +77,8 @@ def test_docker_inspect() -> None:
         "IOReadIOPSMax": 3000,
         "IOWriteIOPSMax": 3000,
     }
-    assert all(
-        f"HostConfig.{key}" in unsupported(found)
-        for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit")
-    )
+    for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit"):
+        assert f"HostConfig.{key}" in unsupported(found)
     assert "HostConfig.Binds" in found.ignored
 
 
@@ -192,43 +183,31 @@ def test_aws_volumes() -> None:
         fixture("describe-volumes.json")
     gp3 = fixture("describe-volumes.json", "vol-0000000000000001a")
     assert gp3.volume is not None
-    assert gp3.volume.command()[3:] == [
-        *("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"),
-    ]
+    bought = ["--size", "500GiB", "--iops", "6000", "--throughput", "250"]
+    assert gp3.volume.command()[3:] == ["aws-gp3", *bought]
     assert "--instance" in unsupported(gp3)
     gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
     assert gp2.volume is not None
-    assert gp2.volume.command()[3:] == ["aws-gp2", "--size", "100GiB"], (
-        "its IOPS follow from its size"
-    )
+    words = gp2.volume.command()[3:]
+    assert words == ["aws-gp2", "--size", "100GiB"], "its IOPS follow from its size"
     assert gp2.unsupported == ()
 
 
 @pytest.mark.parametrize("kind", ["gp2", "gp3", "io1", "io2", "st1", "sc1"])
 @pytest.mark.parametrize("iops", [3000, 100_000])
 def test_every_type_of_aws_is_in_the_catalogue(kind: str, iops: int) -> None:
-    known = {
-        offer.name
-        for provider in read_offers(ROOT / "cgroups/catalogue")
-        for offer in provider.types
-    }
     volume = read(json.dumps({"Volumes": [{"VolumeType": kind, "Size": 200, "Iops": iops}]})).volume
     assert volume is not None
-    assert volume.name in known
+    assert volume.name in OFFERED
     assert volume.name.endswith("block-express") == (kind == "io2" and iops == 100_000)
 
 
 def test_gcloud_disk() -> None:
     found = fixture("gcloud-disk.yaml")
     assert found.volume is not None
-    assert found.volume.name in {
-        offer.name
-        for provider in read_offers(ROOT / "cgroups/catalogue")
-        for offer in provider.types
-    }
-    assert found.volume.command()[3:] == [
-        *("gcp-hyperdisk-balanced", "--size", "500GiB", "--iops", "6000", "--throughput", "300"),
-    ]
+    assert found.volume.name in OFFERED
+    bought = ["--size", "500GiB", "--iops", "6000", "--throughput", "300"]
+    assert found.volume.command()[3:] == ["gcp-hyperdisk-balanced", *bought]
     assert "share" in unsupported(found)
 
 
@@ -248,9 +227,8 @@ def test_azure_disk() -> None:
 def test_a_probe() -> None:
     found = fixture("probe.json")
     cage = limits(found)
-    assert {
-        key: cage[key] for key in ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")
-    } == {"IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}
+    measured = {"IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}
+    assert cage | measured == cage
     assert cage["latency"]["read_us"] > 0
     assert "burst" not in cage
 
@@ -296,15 +274,12 @@ def test_a_cap_of_the_cgroup_is_exact_and_a_measured_one_is_rounded() -> None:
         "random_read_ios_per_second": 1230.0,
         "random_write_ios_per_second": 497.0,
     }
-    cage = limits(
-        probe_with(summary=measured, cgroup={"version": 2, "io": caps, "cpu_quota_percent": 12.5})
-    )
+    cgroup = {"version": 2, "io": caps, "cpu_quota_percent": 12.5}
+    cage = limits(probe_with(summary=measured, cgroup=cgroup))
     assert cage["IOReadBandwidthMax"] == "123456789B"
     assert cage["IOReadIOPSMax"] == 1234
     assert cage["IOWriteBandwidthMax"] == "50MB"
-    assert cage["IOWriteIOPSMax"] == 500, (
-        "the disk was slower than the cap, so the cap did not limit it"
-    )
+    assert cage["IOWriteIOPSMax"] == 500, "the disk was slower than the cap"
     assert cage["CPUQuota"] == 12
 
 
@@ -317,6 +292,12 @@ def test_a_figure_that_was_not_proven_is_not_a_limit() -> None:
     assert "IOReadIOPSMax" not in limits(found)
     assert "IOReadIOPSMax: memory answered" in unsupported(found)
     assert "interrupted" in unsupported(found)
+
+
+WRONG_PROBE = (
+    '{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}'
+)
+TENFOLD = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
 
 
 def test_a_probe_of_another_version_is_refused() -> None:
@@ -340,22 +321,11 @@ def test_a_probe_of_another_version_is_refused() -> None:
         ('{"Volumes": [{"VolumeType": "gp9", "Size": 1}]}', "gp9"),
         ("[Service]\nMemoryMax=lots\n", "lots"),
         ("[Service]\nIOReadIOPSMax=500\n", "has no device"),
-        (
-            '{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}',
-            "has a known format, but",
-        ),
+        (WRONG_PROBE, "has a known format, but"),
         ("[" * 100_000, "JSON"),
         ("a: &a [*a]\nb: *b\n", "YAML"),
         ("services: &a {db: *a}\n", "refers to itself"),
-        (
-            "\n".join(
-                [
-                    "a0: &a0 [x]",
-                    *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
-                ]
-            ),
-            "too many values",
-        ),
+        ("\n".join(["a0: &a0 [x]", *TENFOLD]), "too many values"),
     ],
 )
 def test_bad_input_is_one_sentence(text: str, message: str) -> None:

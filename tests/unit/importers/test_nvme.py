@@ -36,6 +36,9 @@ def changed(text: str, **values: Any) -> str:
     return json.dumps(json.loads(text) | values)
 
 
+MORE_READS = changed(BEFORE, total_read_ops=10**6)
+
+
 def observed(found: ImportResult) -> dict[str, float]:
     return {one.key: one.value for one in found.observed}
 
@@ -166,10 +169,7 @@ def without(key: str) -> str:
     [
         ((AFTER, BEFORE), "b was read before a: its counters are lower"),
         ((AFTER, AFTER), "no read and no write was counted"),
-        (
-            (AFTER, changed(BEFORE, total_read_ops=10**6)),
-            "total_write_ops is lower in b than in a: these are two volumes, or",
-        ),
+        ((AFTER, MORE_READS), "total_write_ops is lower in b than in a: these are two volumes, or"),
         ((AFTER[: len(AFTER) // 2],), "a: invalid JSON in line"),
         ((TEXT,), "a is the text output of nvme amzn stats, not its JSON"),
         ((SMART,), "a is another log of nvme, without latencies"),

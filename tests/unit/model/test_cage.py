@@ -60,11 +60,8 @@ def test_a_cage_survives_being_written_as_json(cage: Cage) -> None:
 @given(cages)
 def test_a_record_has_the_cloud_parts_of_the_cage(cage: Cage) -> None:
     cloud = cloud_to_json(cage)
-    assert set(cloud) == {
-        key
-        for key in ("volume", "burst", "accounting", "latency", "simulation")
-        if getattr(cage, key) is not None
-    }
+    keys = ("volume", "burst", "accounting", "latency", "simulation")
+    assert set(cloud) == {key for key in keys if getattr(cage, key) is not None}
     line = json.loads(json.dumps(as_line(cage={"name": cage.name, **cloud})))
     assert breaches(line) == []
 

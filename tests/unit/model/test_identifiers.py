@@ -12,6 +12,7 @@ import pytest
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder
 from pagecage.model import json_codec, record, run_files
+from pagecage.model.json_codec import Json
 from pagecage.model.plan import plan_to_json
 from pagecage.model.record import record_from_json
 from pagecage.model.run_files import read_plan
@@ -36,8 +37,9 @@ def written(folder: Path, plan: dict[str, Any]) -> Path:
 
 
 @pytest.fixture
-def plan() -> dict[str, Any]:
-    return json.loads(json.dumps(plan_to_json(plan_of())))  # type: ignore[no-any-return]
+def plan() -> Json:
+    found: Json = json.loads(json.dumps(plan_to_json(plan_of())))
+    return found
 
 
 def test_a_plan_is_read(plan: dict[str, Any], tmp_path: Path) -> None:

@@ -44,19 +44,13 @@ def test_each_missing_requirement_of_a_host(
     assert missed.requirement is requirement
     assert word in missed.reason
     assert missed.hint
-    assert missed.to_json() == {
-        "requirement": requirement.value,
-        "reason": missed.reason,
-        "hint": missed.hint,
-    }
+    told = {"reason": missed.reason, "hint": missed.hint}
+    assert missed.to_json() == {"requirement": requirement.value, **told}
 
 
 def test_all_missing_requirements_are_reported_together() -> None:
-    bare = facts(
-        systemd={"pid1": False, "version": 0},
-        cgroup={"v2": False, "controllers": []},
-        disk={"error": "no"},
-    )
+    systemd, cgroup = {"pid1": False, "version": 0}, {"v2": False, "controllers": []}
+    bare = facts(systemd=systemd, cgroup=cgroup, disk={"error": "no"})
     assert [missed.requirement for missed in check_host(bare)] == [
         Requirement.SYSTEMD_PID1,
         Requirement.CGROUP_V2,
@@ -89,10 +83,8 @@ def test_a_missing_user_manager_is_the_only_reason() -> None:
 
 def test_root_gets_no_delegation_hint() -> None:
     missed = check_host(facts(cgroup={"controllers": []}))
-    assert [each.hint for each in missed] == [
-        "use HOST=vm, or boot with cgroup_enable=memory",
-        "use HOST=vm",
-    ]
+    hints = ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
+    assert [each.hint for each in missed] == hints
 
 
 def test_the_command_installs_what_provisioning_does() -> None:

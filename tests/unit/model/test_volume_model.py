@@ -60,6 +60,8 @@ def test_every_part_of_the_model() -> None:
         accounting=IoAccounting(262_144, True, True),
         simulation=SIMULATION,
     )
+    bucket = {"burst_per_second": 4e4, "capacity": 65_520_000.0, "start": 32_760_000.0}
+    broken = {"share": 0.5, "first_byte": 4096, "end_byte": 8192}
     assert volume_model(cage, 7) == {
         "limits": [
             {
@@ -67,11 +69,7 @@ def test_every_part_of_the_model() -> None:
                 "scope": "both",
                 "unit": "operations",
                 "per_second": 3600.0,
-                "credits": {
-                    "burst_per_second": 40_000.0,
-                    "capacity": 65_520_000.0,
-                    "start": 32_760_000.0,
-                },
+                "credits": bucket,
             }
         ],
         "accounting": {"io_size_bytes": 262_144, "merged": True},
@@ -81,13 +79,7 @@ def test_every_part_of_the_model() -> None:
         "events": [
             {"kind": "degrade", "from_seconds": 60.0, "until_seconds": 120.0, "share": 0.9},
             {"kind": "delay", "from_seconds": 0.0, "share": 0.01, "latency_us": 50_000.0},
-            {
-                "kind": "fail",
-                "from_seconds": 10.0,
-                "share": 0.5,
-                "first_byte": 4096,
-                "end_byte": 8192,
-            },
+            {"kind": "fail", "from_seconds": 10.0, **broken},
         ],
         "seed": 7,
     }

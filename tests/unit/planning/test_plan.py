@@ -165,12 +165,8 @@ def test_a_change_anywhere_changes_the_hash(key: str) -> None:
 @given(experiments, choices)
 def test_groups_share_a_machine_state(experiment: Experiment, wanted: PlanOptions) -> None:
     trials = make_trials(experiment, CAGES, wanted)
-    for fresh, count in (
-        ("never", 1),
-        ("run", 1),
-        ("block", wanted.repeats),
-        ("trial", len(trials)),
-    ):
+    counts = {"never": 1, "run": 1, "block": wanted.repeats, "trial": len(trials)}
+    for fresh, count in counts.items():
         groups = blocks(trials, fresh)
         assert tuple(trial for group in groups for trial in group) == trials
         assert len(groups) == count
@@ -186,9 +182,8 @@ def test_covering_treatments_contain_every_level_and_none_that_is_excluded(
     experiment: Experiment, data: Any
 ) -> None:
     every = list(treatments(experiment))
-    out = (
-        tuple(data.draw(st.lists(st.sampled_from(every), max_size=3))) if experiment.factors else ()
-    )
+    some = st.lists(st.sampled_from(every), max_size=3) if experiment.factors else st.just([])
+    out = tuple(data.draw(some))
     left = list(treatments(replace(experiment, exclude=out)))
     chosen = covering(left)
     assert level_pairs(chosen) == level_pairs(left)
@@ -234,17 +229,13 @@ def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it(
 
 def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     step = SetupStep("pcread", ("--file", "{file}"), "other")
-    levels = {
-        "a": {
-            "x": level_table(
-                before={"program": "pcread", "arguments": ["--file", "{file}"], "slice": "other"},
-                storage="null_blk",
-                storage_latency_us=500,
-                machine_memory_bytes={"dataset_fraction": 1.5},
-            )
-        },
-        "b": {"y": level_table()},
-    }
+    set_up = level_table(
+        before={"program": "pcread", "arguments": ["--file", "{file}"], "slice": "other"},
+        storage="null_blk",
+        storage_latency_us=500,
+        machine_memory_bytes={"dataset_fraction": 1.5},
+    )
+    levels = {"a": {"x": set_up}, "b": {"y": level_table()}}
     experiment = replace(BASE, factors={"a": ("x",), "b": ("y",)}, levels=levels)
     sizes = {**SIZES, "smoke": size_table(dataset="1MiB", files=3)}
     [trial, _] = make_trials(replace(experiment, sizes=sizes, fill="index"), CAGES, CHOICES)
@@ -259,10 +250,8 @@ def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
     sizes = {**SIZES, "smoke": size_table(dataset="1MiB", files=3)}
     experiment = replace(BASE, factors={"a": ("many", "one")}, levels=levels, sizes=sizes)
     trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
-    assert {len(t.datasets): t.datasets[-1].size_bytes for t in trials.values()} == {
-        6: 2**19,
-        1: 3 * 2**20,
-    }
+    sizes_of = {len(t.datasets): t.datasets[-1].size_bytes for t in trials.values()}
+    assert sizes_of == {6: 2**19, 1: 3 * 2**20}
     assert {t.dataset_bytes for t in trials.values()} == {3 * 2**20}
     assert needed_disk_bytes(list(trials.values())) == 6 * 2**20
 
@@ -292,10 +281,8 @@ def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
     assert trials["x"].workload.arguments == ("--file", "{file}", "--ops", "100")
     assert (trials["x"].cage.name, trials["y"].cage.name) == ("uncaged", "tight")
-    assert (trials["x"].dirty_limits, trials["y"].dirty_limits) == (
-        {"dirty_bytes": 2**23},
-        {"dirty_background_bytes": 5},
-    )
+    assert trials["x"].dirty_limits == {"dirty_bytes": 2**23}
+    assert trials["y"].dirty_limits == {"dirty_background_bytes": 5}
     assert trials["x"].writes_bytes == 2**30
     assert trials["x"].dataset is None
 
@@ -305,7 +292,6 @@ def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
     assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
     assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes
-    in_memory = replace(
-        writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials)
-    )
+    trials = tuple(replace(trial, storage="null_blk") for trial in writing.trials)
+    in_memory = replace(writing, trials=trials)
     assert resource_needs(in_memory).memory_bytes == 4.75 * 2**30

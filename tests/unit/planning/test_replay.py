@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from analysis.articles.findings import evaluate_findings
 from analysis.data.load import Run, load_run
-from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
+from analysis.sweep import Sweep, sweep_of, sweep_rows, sweep_sentences
 from pagecage.definitions.experiment import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.json_codec import from_json, to_json
+from pagecage.model.json_codec import Json, from_json, to_json
 from pagecage.model.record import append_record, read_records
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, ImageSpec, trial_from_json, trial_to_json
@@ -246,19 +246,13 @@ class TestDefinition:
 
     def workload(self, **changes: object) -> ExperimentFile:
         table = {"program": "./server", "kind": "command", **changes}
-        sizes: dict[str, object] = {name: {} for name in ("full", "default", "emulated", "smoke")}
-        whole = {
-            "question": "?",
-            "factors": {"cage": ["uncaged"]},
-            "sizes": sizes,
-            "workload": table,
-        }
-        return ExperimentFile.model_validate(whole)
+        sizes: Json = {name: {} for name in ("full", "default", "emulated", "smoke")}
+        whole: Json = {"question": "?", "factors": {"cage": ["uncaged"]}, "sizes": sizes}
+        return ExperimentFile.model_validate({**whole, "workload": table})
 
     def test_all_keys(self) -> None:
-        made = self.workload(
-            data_paths=["{data_dir}/x"], ready_when="^ready$", timeout_seconds=5.0
-        ).workload
+        keys = {"data_paths": ["{data_dir}/x"], "ready_when": "^ready$", "timeout_seconds": 5.0}
+        made = self.workload(**keys).workload
         assert made.command == CommandSpec(("{data_dir}/x",), "^ready$", timeout_seconds=5.0)
 
     @pytest.mark.parametrize(
@@ -283,11 +277,8 @@ class TestDefinition:
         (tmp_path / "cgroups").mkdir()
         (tmp_path / "cgroups/uncaged.toml").write_text('about = "no limits"\n')
         experiment = Definitions(tmp_path, []).experiment("own")
-        [trial] = make_trials(
-            experiment,
-            {"uncaged": Cage("uncaged", {})},
-            PlanOptions("full", "", 1, 1, "vm", "never"),
-        )
+        options = PlanOptions("full", "", 1, 1, "vm", "never")
+        [trial] = make_trials(experiment, {"uncaged": Cage("uncaged", {})}, options)
         assert trial.workload.command == CommandSpec(("{data_dir}/x",), "^ready", None, 7.5)
         assert trial.timeout_seconds == 7.5
         assert trial_from_json(trial_to_json(trial)) == trial
@@ -319,7 +310,7 @@ def test_a_definition_has_what_a_file_would_hold() -> None:
     assert (workload["warm_up_seconds"], workload["settle_seconds"]) == (10.0, 1.0)
 
 
-def run_of(folder: Path, figures: dict[str, dict[str, float]], about: dict[str, object]) -> Run:
+def run_of(folder: Path, figures: dict[str, dict[str, float]], about: Json) -> Run:
     """Return a run whose trials have these figures, by cage; else they are a stored trial."""
     cages = {name: Cage(name, {"IOReadIOPSMax": 500}) for name in figures}
     options = PlanOptions(SIZE, "", 1, 7, "vm", "never")
@@ -359,14 +350,16 @@ def test_findings_say_what_the_cage_costs(tmp_path: Path) -> None:
     ]
 
 
-def sweep_about(response: str) -> dict[str, object]:
+def sweep_in(folder: Path, response: str, figures: tuple[float, ...]) -> Sweep:
+    """Return the sweep of a run with these figures of the metric at 500, 1,000 and 2,000 IOPS."""
     values = {f"tenth, IOReadIOPSMax {n}": n for n in (500, 1000, 2000)}
-    definition = {
-        **make_experiment(served_replay(cages=tuple(values))).definition,
-        "response": response,
-    }
+    definition = make_experiment(served_replay(cages=tuple(values))).definition
     about = {"property": "IOReadIOPSMax", "factor": "cage", "values": values, "own": None}
-    return {"sweep": about, "definition": definition}
+    levels = {name: {response: n} for name, n in zip(values, figures, strict=True)}
+    changes = {"sweep": about, "definition": {**definition, "response": response}}
+    sweep = sweep_of(run_of(folder, levels, changes))
+    assert sweep is not None
+    return sweep
 
 
 @pytest.mark.parametrize(
@@ -380,10 +373,7 @@ def sweep_about(response: str) -> dict[str, object]:
 def test_a_sweep_shows_the_metric(
     tmp_path: Path, figures: tuple[float, float, float], says: str
 ) -> None:
-    about = sweep_about("tps")
-    levels = dict(zip(about["sweep"]["values"], figures, strict=True))  # type: ignore[index]
-    sweep = sweep_of(run_of(tmp_path, {level: {"tps": n} for level, n in levels.items()}, about))
-    assert sweep is not None
+    sweep = sweep_in(tmp_path, "tps", figures)
     assert sweep.response == "tps"
     assert [point.measured for point in sweep.points] == [*figures]
     assert sweep_rows(sweep)[0]["measured"] == "500 tps"
@@ -392,10 +382,7 @@ def test_a_sweep_shows_the_metric(
 
 
 def test_a_latency_has_a_knee_but_is_not_predicted(tmp_path: Path) -> None:
-    about = sweep_about("p99_ms")
-    levels = dict(zip(about["sweep"]["values"], (8.0, 4.0, 4.1), strict=True))  # type: ignore[index]
-    sweep = sweep_of(run_of(tmp_path, {level: {"p99_ms": n} for level, n in levels.items()}, about))
-    assert sweep is not None
+    sweep = sweep_in(tmp_path, "p99_ms", (8.0, 4.0, 4.1))
     assert all(point.predicted is None for point in sweep.points)
     assert sweep_rows(sweep)[0]["measured"] == "8 ms"
     assert "above 1,000 the metric p99_ms falls by 10% at most" in sweep_sentences(sweep)[0]

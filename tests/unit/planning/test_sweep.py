@@ -97,20 +97,10 @@ def plan_of(experiment: Experiment, vary: str = "IOReadIOPSMax=250,1000,2000") -
     varied = parse_vary(vary, TENTH)
     one = sweep_experiment(experiment, "tenth", varied, CHOSEN)
     choices = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
-    plan = make_plan(
-        "20261121T170000Z-sweep",
-        one,
-        cages_of(TENTH, varied),
-        choices,
-        "pagecage sweep",
-        {"version": "0"},
-    )
-    about = {
-        "property": varied.property,
-        "factor": varied.property,
-        "values": dict(varied.values),
-        "own": varied.own,
-    }
+    cages, run_id = cages_of(TENTH, varied), "20261121T170000Z-sweep"
+    plan = make_plan(run_id, one, cages, choices, "pagecage sweep", {"version": "0"})
+    name, values = varied.property, dict(varied.values)
+    about = {"property": name, "factor": name, "values": values, "own": varied.own}
     return replace(plan, document={**plan.document, "sweep": about})
 
 

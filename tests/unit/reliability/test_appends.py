@@ -42,9 +42,8 @@ def test_both_come_first_by_turns() -> None:
 
 
 def test_a_side_may_have_its_own_load() -> None:
-    match = Match(
-        "four / one", ("log",), ("log",), ("--procs", "4"), None, our_load=("--procs", "1")
-    )
+    load, alone = ("--procs", "4"), ("--procs", "1")
+    match = Match("four / one", ("log",), ("log",), load, None, our_load=alone)
     calls: list[tuple[str, ...]] = []
 
     def pcappend(*words: str) -> Mapping[str, float]:
@@ -52,7 +51,7 @@ def test_a_side_may_have_its_own_load() -> None:
         return {"append_seconds": float(words[-1])}
 
     figure = compare(match, pcappend, aimed=True)
-    assert set(calls) == {("--method", "log", "--procs", "1"), ("--method", "log", "--procs", "4")}
+    assert set(calls) == {("--method", "log", *alone), ("--method", "log", *load)}
     assert (figure.ratio, figure.met) == (4.0, True)
     assert "with one process" in figure.says
 

@@ -73,9 +73,8 @@ def test_an_unknown_part_is_answered_with_those_that_there_are(
     assert main("auto", ["cpas"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith(
-        "pagecage: there is no part 'cpas' of the benchmark\n  fix: did you mean \"caps\"?\n"
-    )
+    says = "pagecage: there is no part 'cpas' of the benchmark\n  fix: did you mean \"caps\"?\n"
+    assert told.err.startswith(says)
     assert list(listed()) == told.err.splitlines()[3:]
     assert all(part.name in told.err for part in PARTS)
 
@@ -102,13 +101,9 @@ def test_a_failure_keeps_what_was_measured_and_says_why(
 
 def test_a_part_that_is_measured_again_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
-    assert (
-        measure(
-            (part("first", go_on, go_on), part("second", go_on)), Session("auto"), Results(path)
-        )
-        == 0
-    )
-    assert measure((part("first", go_on),), Session("auto"), Results(path)) == 0
+    both = (part("first", go_on, go_on), part("second", go_on))
+    for parts in (both, (part("first", go_on),)):
+        assert measure(parts, Session("auto"), Results(path)) == 0
     assert kept(path) == {"first": (1, True), "second": (1, True)}
 
 

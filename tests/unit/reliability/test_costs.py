@@ -16,15 +16,9 @@ def cost(*seconds: float) -> dict[str, Any]:
 
 
 def trial(collectors: str, beside: str, speed: float, reader: str = "cold") -> dict[str, Any]:
-    return {
-        "reader": reader,
-        "collectors": collectors,
-        "beside": beside,
-        "bytes_per_second": speed,
-        "block_p99_us": 100.0,
-        "device_read_bytes": None,
-        "statuses": {},
-    }
+    others: dict[str, Any] = {"block_p99_us": 100.0, "device_read_bytes": None, "statuses": {}}
+    sets = {"reader": reader, "collectors": collectors, "beside": beside}
+    return {**sets, "bytes_per_second": speed, **others}
 
 
 def section(tmp_path: Path, **found: Any) -> str:
@@ -37,13 +31,9 @@ def section(tmp_path: Path, **found: Any) -> str:
     [(0.3, "| 1.50 (1.50 to 1.50) times"), (0.5, "| **2.50 (2.50 to 2.50) times systemd-run")],
 )
 def test_a_ratio_above_its_goal_is_marked(tmp_path: Path, seconds: float, words: str) -> None:
-    machine = {
-        "machine": "a machine",
-        "trial": cost(seconds, seconds),
-        "peers": {"systemd-run": cost(0.2, 0.2)},
-        "phases": {"run": 0.1, "slice": 0.2},
-    }
-    page = section(tmp_path, peers=[machine])
+    peers = {"systemd-run": cost(0.2, 0.2)}
+    costs = {"trial": cost(seconds, seconds), "peers": peers, "phases": {"run": 0.1, "slice": 0.2}}
+    page = section(tmp_path, peers=[{"machine": "a machine", **costs}])
     assert words in page
     [line] = costs_summary(tmp_path)
     assert ("1 of 1 figures" in line) == ("**" not in words)
@@ -69,11 +59,8 @@ def test_a_collector_that_slows_the_reader_is_marked(tmp_path: Path) -> None:
 
 def test_what_grows_is_marked(tmp_path: Path) -> None:
     one = {"trials": 100, "fresh": "never", "plan_seconds": 0.0, "resume_seconds": 0.0}
-    costs = [
-        {**one, "run_seconds": 1.0, "most_bytes": 10**6},
-        {**one, "trials": 1000, "run_seconds": 20.0, "most_bytes": 10**6},
-    ]
-    page = section(tmp_path, growth=costs)
+    one |= {"run_seconds": 1.0, "most_bytes": 10**6}
+    page = section(tmp_path, growth=[one, {**one, "trials": 1000, "run_seconds": 20.0}])
     row = "| a plan of 1,000 trials, in one go | growth | **20.0 ms of CPU a trial, 2.00 times that"
     assert row in page
 

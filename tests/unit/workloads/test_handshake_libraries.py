@@ -52,11 +52,9 @@ def test_the_crate_has_no_dependencies() -> None:
 def c_message(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("message") / "message"
     sources = (Path(__file__).parent / "handshake_message.c", WORKLOADS / "c/pagecage_workload.c")
-    flags = (
-        *("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsanitize=address,undefined"),
-    )
-    argv: list[str | Path] = ["gcc", *flags, f"-I{WORKLOADS / 'c'}", "-o", program, *sources]
-    subprocess.run(argv, check=True)
+    warnings = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    flags = (*warnings, "-fsanitize=address,undefined", f"-I{WORKLOADS / 'c'}")
+    subprocess.run(["gcc", *flags, "-o", program, *sources], check=True)
     return program
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from pagecage.process import run
 from tests.builders.pcappend import METHODS, Program, children, files_of, go
 
 
@@ -45,14 +45,10 @@ def test_refusals_are_one_sentence(pcappend: Program, words: list[str], mentione
 
 
 def test_missing_options_are_named(pcappend_binary: Path) -> None:
-    done = subprocess.run(
-        [pcappend_binary, "--method", "write"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
+    done = run([pcappend_binary, "--method", "write"], check=False)
+    assert done.status == 2
     assert "--dir" in done.stderr
-    text = subprocess.run(
-        [pcappend_binary, "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    text = run([pcappend_binary, "--help"]).stdout
     assert all(f"  {method} " in text for method in METHODS)
 
 
@@ -101,9 +97,8 @@ def test_a_terminated_run_kills_its_writers(pcappend: Program, number: signal.Si
     "method", ["write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "aio", "uring"]
 )
 def test_a_full_disk_is_counted(pcappend: Program, method: str) -> None:
-    done = pcappend.run(
-        method, "--procs", 2, "--ops", 1000, "--bytes", 1000, before=files_of(1_500_000)
-    )
+    load = ("--procs", 2, "--ops", 1000, "--bytes", 1000)
+    done = pcappend.run(method, *load, before=files_of(1_500_000))
     assert done.status == 1
     assert done.end["checksum_ok"] is False
     assert done.response["file_bytes"] <= 1_500_000

@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from pagecage.process import run
 from tests.tree import ROOT
 
 C = ROOT / "workloads/c"
@@ -22,8 +22,8 @@ LEAST_TESTS = 70
 def make(*words: str, seconds: int = 600) -> str:
     """Run make and return its standard output; a failure shows the end of its output."""
     argv = ["make", "-C", str(C), f"OUT={OUT}", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=seconds)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    done = run(argv, check=False, timeout_seconds=seconds)
+    assert done.ok, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout
 
 
@@ -52,17 +52,10 @@ def test_a_test_that_fails_is_seen(tmp_path: Path) -> None:
     spoilt = text.replace("length) == word >> 32", "length) != 1 || true")
     assert spoilt != text
     frames.write_text(spoilt)
-    argv = [
-        "make",
-        "-C",
-        str(tmp_path / "c"),
-        f"OUT={tmp_path}/out",
-        f"{tmp_path}/out/pclog-tests-plain",
-    ]
-    subprocess.run(argv, check=True, capture_output=True)
-    tests = [str(tmp_path / "out/pclog-tests-plain"), "damaged"]
-    done = subprocess.run(tests, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    runner = f"{tmp_path}/out/pclog-tests-plain"
+    run(["make", "-C", tmp_path / "c", f"OUT={tmp_path}/out", runner])
+    done = run([runner, "damaged"], check=False)
+    assert done.status == 1
     assert "FAILED a_damaged_frame_affects_only_itself" in done.stdout
 
 
@@ -77,11 +70,9 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
     (tmp_path / "hello.c").write_text(program[1])
     for name in ("workloads", "build"):
         (tmp_path / name).symlink_to(ROOT / name)
-    subprocess.run(shlex.split(command[1]), check=True, cwd=tmp_path)
+    run(shlex.split(command[1]), cwd=tmp_path)
     for times in (1, 2):
-        done = subprocess.run(
-            [tmp_path / "hello"], check=True, cwd=tmp_path, capture_output=True, text=True
-        )
+        done = run([tmp_path / "hello"], cwd=tmp_path)
         assert done.stdout == "the call succeeded\n"
         assert (tmp_path / "service.log").read_text() == "hello\n" * times
 
@@ -93,12 +84,9 @@ def seeds_of_real_logs(folder: Path) -> Path:
     for number, length in enumerate(("1", "16..300", "4095")):
         logs = folder.parent / f"log-{number}"
         logs.mkdir()
-        words = (
-            *("--method", "pclog", "--framing", "framed", "--ops", "5", "--bytes", length),
-            *("--growth-bytes", "4K"),
-        )
-        argv = [str(OUT / "pcappend"), "--dir", str(logs), *words, "--keep", "--no-handshake"]
-        subprocess.run(argv, check=True, capture_output=True)
+        log_words = ("--method", "pclog", "--framing", "framed", "--growth-bytes", "4K")
+        words = (*log_words, "--ops", "5", "--bytes", length, "--keep", "--no-handshake")
+        run([OUT / "pcappend", "--dir", logs, *words])
         log = next(path for path in logs.rglob("*") if path.is_file() and path.suffix != ".pclog")
         body = log.read_bytes()[32:60000]
         assert body.rstrip(b"\0")
