@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.memory_search.rounds import with_rounds
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record, record_to_json
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
@@ -25,7 +26,7 @@ RULE = {
 }
 
 
-def reference(repeat: int) -> dict[str, Any]:
+def reference(repeat: int) -> Json:
     return {
         "trial_id": f"r{repeat}_own",
         "experiment": "test",
@@ -47,7 +48,7 @@ def reference(repeat: int) -> dict[str, Any]:
     }
 
 
-def document(**more: Any) -> dict[str, Any]:
+def document(**more: Any) -> Json:
     return {
         "run_id": RUN_ID,
         "experiment": "test",

@@ -11,7 +11,7 @@ LOADS_BY_STYLE = re.compile(r"url\((?!['\"]?(?:#|data:))")
 LOADS = {"src", "srcset", "data", "poster", "background", "action", "xlink:href"}
 
 
-def loads_of(page):
+def loads_of(page: str) -> list[str]:
     parser = Loads()
     parser.feed(page)
     css = re.findall(r"url\(([^)]*)\)", page) + re.findall(r"@import[^;]*", page)
@@ -23,14 +23,13 @@ def loads_of(page):
 class Loads(HTMLParser):
     """Every address that a browser would fetch on its own."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.found, self.tags = [], []
+        self.found: list[str] = []
 
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             loads = name in LOADS or (name == "href" and tag != "a")
-            loads = loads or (name == "style" and LOADS_BY_STYLE.search(value or ""))
+            loads = loads or (name == "style" and bool(LOADS_BY_STYLE.search(value or "")))
             if loads and not re.match(r"^(data:|#)", value or ""):
-                self.found.append((tag, name, value))
+                self.found.append(f"{name} of <{tag}>: {value}")

@@ -24,6 +24,7 @@ from analysis.data.load import JudgedTrial, Run, load_run
 from analysis.sweep import sweep_of, sweep_rows
 from analysis.views.notebook import notices_html
 from analysis.views.run import as_csv, as_json, run_report
+from pagecage.model.json_codec import Json
 from pagecage.model.record import read_records
 from pagecage.report.model import to_markdown
 from pagecage.verdicts.evaluate import evaluate
@@ -46,7 +47,7 @@ from tests.fixtures.small_runs import unpacked
     ids=["whole", "half", "nothing", "command", "server", "fio over and over"],
 )
 def test_bytes_are_scaled_by_the_share_that_was_covered(
-    coverage: dict[str, Any], value: float | None
+    coverage: Json, value: float | None
 ) -> None:
     record = make_record(response={"device_read_bytes": 4096.0, "read_seconds": 2.0, **coverage})
     trial = JudgedTrial(record, evaluate(record), ())
@@ -145,24 +146,24 @@ def test_a_cold_state_has_the_layers_that_may_be_warm(run: Run) -> None:
     assert cache_state_tally([older]) == "1 reached"
 
 
-def steady(record):
+def steady(record: Json) -> None:
     if record["response"]:
         record["response"]["full_pass_seconds"] = 10 + 0.01 * record["repeat"]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_run(tmp_path_factory.mktemp("stopped") / "run", steady, repeats=8, until_ci=0.05)
 
 
-def cut(folder, count):
+def cut(folder: Path, count: TODO) -> Path:
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[: 12 * count]))
     return folder
 
 
 @pytest.fixture
-def folder(whole, tmp_path):
+def folder(whole: Path, tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     for name in ("plan.json", "records.jsonl"):
         (tmp_path / "run" / name).write_bytes((whole / name).read_bytes())
@@ -171,7 +172,7 @@ def folder(whole, tmp_path):
     return tmp_path / "run"
 
 
-def test_blocks_after_the_end_are_neither_run_nor_missing(folder):
+def test_blocks_after_the_end_are_neither_run_nor_missing(folder: Path) -> None:
     run = load_run(cut(folder, 6))
     assert len(run.trials) == len(run.plan["trials"]) == 72
     assert stopping_rule_status(run).endswith("8 times at most: reached after 6")
@@ -180,15 +181,15 @@ def test_blocks_after_the_end_are_neither_run_nor_missing(folder):
     assert "Stopping rule." in notices_html(run)
 
 
-def test_a_run_in_progress_reports_what_is_too_wide(folder):
+def test_a_run_in_progress_reports_what_is_too_wide(folder: Path) -> None:
     run = load_run(cut(folder, 3))
     assert "8 times at most: not yet: " in stopping_rule_status(run)
     assert "uncaged · heap · sequential none" in stopping_rule_status(run)
     assert "Unfinished" in notices_html(run)
 
 
-def test_a_reached_bound_reports_what_is_too_wide(folder):
-    def wide(line):
+def test_a_reached_bound_reports_what_is_too_wide(folder: Path) -> None:
+    def wide(line: TODO) -> TODO:
         record = json.loads(line)
         if record["response"] and record["treatment"]["pattern"] == "random":
             record["response"]["full_pass_seconds"] *= record["repeat"]

@@ -20,6 +20,7 @@ from analysis.views.html import strip_html
 from analysis.views.run import run_report
 from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpack
+from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_definitions
 from pagecage.model.run_files import plan_sha256
 from pagecage.report.model import Strip, to_markdown
@@ -115,7 +116,7 @@ def changed(folder: Path, **definition: Any) -> Run:
     return rewritten(folder, plan)
 
 
-def rewritten(folder: Path, plan: dict[str, Any], trials: Collection[str] | None = None) -> Run:
+def rewritten(folder: Path, plan: Json, trials: Collection[str] | None = None) -> Run:
     """Write a changed plan and the records of some of its trials, and load them."""
     plan["plan_sha256"] = plan_sha256(plan)
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -150,7 +151,7 @@ def test_a_definition_without_a_headline_shows_its_extremes(tmp_path: Path) -> N
 
 
 def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None:
-    def warm(record: dict[str, Any]) -> None:
+    def warm(record: Json) -> None:
         if record["treatment"]["source"] == "unloaded":
             record["cache"]["resident_bytes_before"] = 4096
 
@@ -164,7 +165,7 @@ def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None
 def replayed(folder: Path, response: str, **workload: Any) -> Run:
     """Return a replay in a cage and without limits."""
 
-    def change(record: dict[str, Any]) -> None:
+    def change(record: Json) -> None:
         record["treatment"] = {"cage": record["treatment"]["cage"]}
         record["response"]["tps"] = 1000 if record["treatment"]["cage"] == "uncaged" else 250
 
@@ -224,7 +225,7 @@ def test_a_search_for_memory_begins_with_its_answer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Run, Run]]:
-    def slower(record: dict[str, Any]) -> None:
+    def slower(record: Json) -> None:
         if record["response"]:
             record["response"]["full_pass_seconds"] *= 1.3
 

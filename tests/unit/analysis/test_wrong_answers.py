@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,22 +13,23 @@ from analysis.cells import causes, diagnosis_by_treatment, fidelity_lines, make_
 from analysis.data.load import Run, load_run
 from analysis.views.notebook import Results, notices_html
 from analysis.views.run import response_table, run_report
+from pagecage.model.json_codec import Json
 from pagecage.report.terminal import terminal_text
 from tests.fixtures.runs import DEFINITION, build_run
 
 EXACT = {"aspect": "io_size", "state": "exact", "reason": "requests are split at 256 KiB"}
 
 
-def in_a_cloud(record: dict[str, Any]) -> None:
+def in_a_cloud(record: Json) -> None:
     record["cage"] = {**record["cage"], "fidelity": [EXACT]}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_run(tmp_path_factory.mktemp("told") / "run", in_a_cloud)
 
 
-def test_only_caged_treatments_have_a_diagnosis(folder):
+def test_only_caged_treatments_have_a_diagnosis(folder: Path) -> None:
     diagnoses = {
         tuple(treatment.values()): found.sentence
         for treatment, found in diagnosis_by_treatment(load_run(folder))
@@ -40,11 +42,13 @@ def test_only_caged_treatments_have_a_diagnosis(folder):
     assert sum(len(cause.diagnoses) for cause in causes(load_run(folder))) == 6
 
 
-def test_fidelity_lines_are_not_repeated(folder):
+def test_fidelity_lines_are_not_repeated(folder: Path) -> None:
     assert fidelity_lines(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
 
 
-def test_terminal_and_report_have_both_and_each_cause_once(folder, monkeypatch):
+def test_terminal_and_report_have_both_and_each_cause_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "240")
     text = terminal_text(run_report(load_run(folder)), whole=True)
     assert (
@@ -56,8 +60,8 @@ def test_terminal_and_report_have_both_and_each_cause_once(folder, monkeypatch):
     assert "<li>io size exact: requests are split at 256 KiB.</li>" in page
 
 
-def test_a_run_without_cages_has_no_diagnosis(tmp_path):
-    def uncaged(record: dict[str, Any]) -> None:
+def test_a_run_without_cages_has_no_diagnosis(tmp_path: Path) -> None:
+    def uncaged(record: Json) -> None:
         record["cage"] = {**record["cage"], "requested": {"MemorySwapMax": 0}}
 
     folder = build_run(tmp_path / "run", uncaged)
@@ -96,17 +100,17 @@ def run_of(
     return load_run(build_run(tmp_path / "run", change or all_wrong, definition=definition))
 
 
-def all_wrong(record: dict[str, Any]) -> None:
+def all_wrong(record: Json) -> None:
     if record["treatment"] == WRONG:
         record |= {"outcome": "wrong_answer", "error": f"{SENTENCE}.", "emulated": False}
 
 
-def once_wrong(record: dict[str, Any]) -> None:
+def once_wrong(record: Json) -> None:
     if record["repeat"] == 2:
         all_wrong(record)
 
 
-def wrong_and_noisy(record: dict[str, Any]) -> None:
+def wrong_and_noisy(record: Json) -> None:
     all_wrong(record)
     if record["treatment"] == WRONG:
         record["counters"]["after"]["device"]["sectors_read"] += 10**7
@@ -211,7 +215,7 @@ def test_ratios_are_compared(tmp_path: Any) -> None:
     }
     less = {**claim, "published": "less"}
 
-    def on_hardware(record: dict[str, Any]) -> None:
+    def on_hardware(record: Json) -> None:
         record["emulated"] = False
 
     held, not_held = evaluate_claims(run_of(tmp_path, on_hardware, [claim, less]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.cli.export import import_
 from pagecage.cli.predict import stored_treatments
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.model.record import read_records
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.campaigns import Run
@@ -35,12 +36,12 @@ ODD = st.recursive(
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     return build_run(tmp_path / "run")
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with few records, for tests that read it very often."""
     folder = build_run(tmp_path_factory.mktemp("kept") / "run")
     lines = (folder / "records.jsonl").read_text().splitlines()
@@ -48,7 +49,7 @@ def kept(tmp_path_factory):
     return folder
 
 
-def says(folder, capsys, *form):
+def says(folder: Path, capsys: pytest.CaptureFixture[str], *form: TODO) -> TODO:
     """Return the refusal; it is short, and no traceback."""
     before = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
     assert called(["show", str(folder), *form]) == 2
@@ -72,13 +73,17 @@ def says(folder, capsys, *form):
         ("id,name", "records.jsonl:37"),
     ],
 )
-def test_lines_that_somebody_else_wrote(folder, capsys, line, told):
+def test_lines_that_somebody_else_wrote(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, told: str
+) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write(line + "\n")
     assert told in says(folder, capsys)
 
 
-def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
+def test_a_record_that_was_cut_off_is_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = (folder / "records.jsonl").read_bytes()
     whole = len(list(read_records(folder / "records.jsonl")))
     (folder / "records.jsonl").write_bytes(data[:-200])
@@ -90,7 +95,7 @@ def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
 LINE = 2
 
 
-def damage(records):
+def damage(records: TODO) -> TODO:
     """Break the JSON of one line by one byte; return the file's content. Its newline stays."""
     lines = records.read_bytes().splitlines(keepends=True)
     lines[LINE - 1] = lines[LINE - 1][:60] + b"\x07" + lines[LINE - 1][61:]
@@ -120,7 +125,7 @@ READERS = {
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs: a whole one, and a damaged run, bundle, fleet and newest run."""
     runs = tmp_path_factory.mktemp("runs")
     build_run(runs / "whole", host="a")
@@ -138,7 +143,9 @@ def damaged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_every_verb_names_a_damaged_line(damaged, capsys, verb):
+def test_every_verb_names_a_damaged_line(
+    damaged: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
     before = sorted(damaged.rglob("*"))
     assert called(READERS[verb](damaged)) == 2
     told = capsys.readouterr()
@@ -147,7 +154,7 @@ def test_every_verb_names_a_damaged_line(damaged, capsys, verb):
     assert sorted(damaged.rglob("*")) == before
 
 
-def test_a_resumed_run_names_a_damaged_line(tmp_path):
+def test_a_resumed_run_names_a_damaged_line(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.go()
     damage(run.folder.records_path)
@@ -157,12 +164,14 @@ def test_a_resumed_run_names_a_damaged_line(tmp_path):
 
 
 @pytest.mark.parametrize("form", [[], ["--html"]])
-def test_an_empty_run(folder, capsys, form):
+def test_an_empty_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: list[Any] | list[str]
+) -> None:
     (folder / "records.jsonl").write_text("")
     assert "has no record yet" in says(folder, capsys, *form)
 
 
-def changed(folder, **changes):
+def changed(folder: Path, **changes: Any) -> None:
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     lines[3] |= changes
     (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -193,7 +202,9 @@ def changed(folder, **changes):
         ),
     ],
 )
-def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, told):
+def test_records_of_other_runs_or_of_the_wrong_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: Json, told: str
+) -> None:
     changed(folder, **changes)
     assert told in says(folder, capsys)
 
@@ -209,7 +220,9 @@ def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, tol
         ('{"plan_version": 2}', "format version 2"),
     ],
 )
-def test_plans_that_are_none(folder, capsys, content, told):
+def test_plans_that_are_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], content: str, told: str
+) -> None:
     (folder / "plan.json").write_text(content)
     assert told in says(folder, capsys)
 
@@ -227,23 +240,29 @@ def test_plans_that_are_none(folder, capsys, content, told):
         {"run_id": 7},
     ],
 )
-def test_plans_of_the_wrong_kind(folder, capsys, change):
+def test_plans_of_the_wrong_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Json
+) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps({**plan, **change}))
     assert "plan.json" in says(folder, capsys)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "\0"])
-def test_facts_that_are_none(folder, capsys, content):
+def test_facts_that_are_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
     (folder / "facts/b-1.json").write_text(content)
     assert "facts" in says(folder, capsys)
 
 
-def test_no_folder_at_all(tmp_path, capsys):
+def test_no_folder_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run" in says(tmp_path / "nothing", capsys)
 
 
-def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys, monkeypatch):
+def test_a_report_that_is_there_stays_until_the_new_one_is_whole(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from analysis.views import render
 
     for name in ("report.ipynb", "report.html"):
@@ -260,7 +279,7 @@ def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys,
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def places(value, path=()):
+def places(value: TODO, path: tuple[Any, ...] = ()) -> Iterator[Any]:
     """Every place within a record."""
     yield path
     inner = (
@@ -274,7 +293,7 @@ def places(value, path=()):
         yield from places(one, (*path, key))
 
 
-def with_at(value, path, put):
+def with_at(value: TODO, path: TODO, put: TODO) -> TODO:
     """The record with something else at a place, or without it."""
     spoilt = copy.deepcopy(value)
     place = spoilt
@@ -297,7 +316,9 @@ DELETE = object()
     put=ODD | st.just(DELETE),
     form=st.sampled_from(FORMS),
 )
-def test_whatever_stands_in_a_record_is_read_or_refused(kept, capsys, number, at, put, form):
+def test_whatever_stands_in_a_record_is_read_or_refused(
+    kept: Path, capsys: pytest.CaptureFixture[str], number: TODO, at: TODO, put: TODO, form: TODO
+) -> None:
     lines = (kept / "records.jsonl").read_text().splitlines()
     record = json.loads(lines[number])
     known = list(places(record))[1:]
@@ -321,11 +342,11 @@ FENCE = (
 )
 SECRET = "a text of the reader's machine"
 REFUSED, ACCEPTED = 2, 0
-Documents = tuple[dict[str, Any], list[dict[str, Any]]]
+Documents = tuple[Json, list[Json]]
 
 
 def named(key: str, name: str) -> Callable[..., Documents]:
-    def change(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
+    def change(plan: Json, records: list[Json]) -> Documents:
         for part in (plan, *records):
             part[key] = name
         return plan, records
@@ -333,7 +354,7 @@ def named(key: str, name: str) -> Callable[..., Documents]:
     return change
 
 
-def texts(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
+def texts(plan: Json, records: list[Json]) -> Documents:
     plan["definition"] = scripted(plan["definition"])
     plan["definition"]["question"] += FENCE
     plan["size_reason"] = plan["command"] = SCRIPT
@@ -342,7 +363,7 @@ def texts(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
     return plan, records
 
 
-def levels(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
+def levels(plan: Json, records: list[Json]) -> Documents:
     """Give a factor's level the script as its name, everywhere."""
     text = json.dumps([plan, records]).replace('"random"', json.dumps(f"$\\bad${SCRIPT}"))
     changed, all_records = json.loads(text)

@@ -13,7 +13,6 @@ import struct
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,17 +21,18 @@ from pagecage.bundle.unpack import unpack
 from pagecage.cli.export import import_
 from pagecage.definitions.known import remember_sections
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.units import MIB
 from tests.builders.pages import loads_of
 from tests.fixtures.bundles import contents, run, written
 from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
-from tests.fixtures.runs import build_run
+from tests.fixtures.runs import Change, build_run
 from tests.fixtures.small_runs import FOLDER
 
 __all__ = ["run", "written"]
 
 
-def rewritten(source, target, change):
+def rewritten(source: TODO, target: TODO, change: Change) -> None:
     """The bundle with its entries changed: {name: bytes} and the manifest go through `change`."""
     files = contents(source)
     manifest = json.loads(files.pop("bundle.json"))
@@ -43,8 +43,8 @@ def rewritten(source, target, change):
             archive.writestr(name, data)
 
 
-def added(path, data=b"x"):
-    def change(files, manifest):
+def added(path: TODO, data: TODO = b"x") -> TODO:
+    def change(files: TODO, manifest: TODO) -> TODO:
         told = {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         return {**files, path: data}, {**manifest, "files": [*manifest["files"], told]}
 
@@ -89,13 +89,13 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("says", CHANGES)
-def test_a_bundle_that_was_tampered_with_is_refused(run, tmp_path, says):
+def test_a_bundle_that_was_tampered_with_is_refused(run: TODO, tmp_path: Path, says: str) -> None:
     pack(run, tmp_path / "good.zip")
     rewritten(tmp_path / "good.zip", tmp_path / "bad.zip", CHANGES[says])
     refused(tmp_path / "bad.zip", tmp_path, says)
 
 
-def refused(path, top, says=""):
+def refused(path: TODO, top: TODO, says: str = "") -> None:
     """A sentence, and nothing that stays behind."""
     before = sorted(top.rglob("*"))
     with pytest.raises(PagecageError) as error:
@@ -105,7 +105,7 @@ def refused(path, top, says=""):
     assert sorted(top.rglob("*")) == before
 
 
-def test_a_file_given_twice_and_a_link_are_refused(run, tmp_path):
+def test_a_file_given_twice_and_a_link_are_refused(run: TODO, tmp_path: Path) -> None:
     for name, kind in (("twice", 0), ("link", stat.S_IFLNK | 0o777)):
         pack(run, tmp_path / f"{name}.zip", redacted=False)
         with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / f"{name}.zip", "a") as archive:
@@ -118,14 +118,14 @@ def test_a_file_given_twice_and_a_link_are_refused(run, tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 0.9999])
-def test_a_bundle_that_was_cut_off_is_refused(run, tmp_path, share):
+def test_a_bundle_that_was_cut_off_is_refused(run: TODO, tmp_path: Path, share: float) -> None:
     pack(run, tmp_path / "good.zip")
     data = (tmp_path / "good.zip").read_bytes()
     (tmp_path / "bad.zip").write_bytes(data[: int(share * len(data))])
     refused(tmp_path / "bad.zip", tmp_path, "is damaged or not a bundle")
 
 
-def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run, tmp_path):
+def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run: TODO, tmp_path: Path) -> None:
     pack(run, tmp_path / "good.zip")
     data = bytearray((tmp_path / "good.zip").read_bytes())
     good = contents(tmp_path / "good.zip")
@@ -143,7 +143,7 @@ def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run, tmp_path):
         )
 
 
-def test_what_is_no_archive_is_refused(tmp_path):
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("hello")
     refused(tmp_path / "text.zip", tmp_path, "is damaged or not a bundle")
     refused(tmp_path / "nothing.zip", tmp_path, "cannot be read")
@@ -152,14 +152,14 @@ def test_what_is_no_archive_is_refused(tmp_path):
     refused(tmp_path / "other.zip", tmp_path, "not a bundle")
 
 
-def test_a_report_that_fails_leaves_no_folder(run, tmp_path):
+def test_a_report_that_fails_leaves_no_folder(run: TODO, tmp_path: Path) -> None:
     record = json.loads((run / "records.jsonl").read_text().splitlines()[0])
     (run / "records.jsonl").write_text(json.dumps({**record, "experiment": "other"}) + "\n")
     pack(run, tmp_path / "given.zip")
     refused(tmp_path / "given.zip", tmp_path, "mixes experiments")
 
 
-def test_a_folder_that_is_there_is_left_alone(run, tmp_path):
+def test_a_folder_that_is_there_is_left_alone(run: TODO, tmp_path: Path) -> None:
     pack(run, tmp_path / "given.zip")
     (tmp_path / "out").mkdir()
     refused(tmp_path / "given.zip", tmp_path, "already exists")
@@ -168,7 +168,7 @@ def test_a_folder_that_is_there_is_left_alone(run, tmp_path):
 @pytest.mark.parametrize(
     "path", ["plan.json", "facts/b-1.json", "trials/r1_a.1/sar.json", "report.ipynb"]
 )
-def test_what_a_run_has_is_allowed(path):
+def test_what_a_run_has_is_allowed(path: str) -> None:
     assert is_allowed(path)
 
 
@@ -189,7 +189,7 @@ def test_what_a_run_has_is_allowed(path):
         "facts/a.json.py",
     ],
 )
-def test_what_a_run_has_not_is_not(path):
+def test_what_a_run_has_not_is_not(path: str) -> None:
     assert not is_allowed(path)
 
 
@@ -302,7 +302,7 @@ def test_entries_that_share_their_data_count_each_time(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def with_manifest(source: Path, target: Path, files: list[dict[str, Any]]) -> None:
+def with_manifest(source: Path, target: Path, files: list[Json]) -> None:
     """Copy an archive, with a manifest of these files in front of it."""
     shutil.copy(source, target)
     manifest = json.loads(zipfile.ZipFile(source).read("bundle.json")) | {"files": files}

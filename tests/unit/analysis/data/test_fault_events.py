@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from analysis.articles.evaluate import traced_words
 from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
 from analysis.views.notebook import notices_html
+from pagecage.model.json_codec import Json
 from tests.fixtures.runs import build_run
 
 UNAVAILABLE = [
@@ -56,7 +56,7 @@ def test_a_run_without_traces_has_an_empty_table(tmp_path: Path) -> None:
 def by_tracepoints(folder: Path, windows: list[dict[str, int]]) -> Path:
     """Write a run whose faults have no arguments, with these read-aheads in the measured part."""
 
-    def told(record: dict[str, Any]) -> None:
+    def told(record: Json) -> None:
         entry = {"status": "ok", "reason": None, "lost_events": 0, "unavailable": UNAVAILABLE}
         record["collectors"] = {**record["collectors"], "bpftrace": entry}
 

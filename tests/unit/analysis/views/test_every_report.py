@@ -6,7 +6,6 @@ import html
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from analysis.data.load import Run, load_run
 from analysis.views.notebook import Results
 from analysis.views.render import PAGE, SOURCE, read_source, render
 from pagecage.cli.options import definitions
+from pagecage.model.json_codec import Json
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 
@@ -101,7 +101,7 @@ def shown_by_the_notebook() -> list[str]:
     return names
 
 
-def notebook_outputs(notebook: Path) -> list[dict[str, Any]]:
+def notebook_outputs(notebook: Path) -> list[Json]:
     return [
         out for cell in json.loads(notebook.read_text())["cells"] for out in cell.get("outputs", [])
     ]

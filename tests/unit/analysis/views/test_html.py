@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from analysis.data.load import Run, load_run
 from analysis.views.html import block_table_html, definition_text_html
 from analysis.views.notebook import Results, paragraph_html
 from analysis.views.run import main_table, run_report
+from pagecage.model.json_codec import Json
 from pagecage.report.model import SHADES, to_markdown
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
@@ -75,7 +75,7 @@ def test_the_notice_in_html_comes_before_the_claims_and_links_to_rows(contradict
 
 
 def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
-    def as_published(record: dict[str, Any]) -> None:
+    def as_published(record: Json) -> None:
         record["outcome"] = "timed_out"
 
     run = load_run(build_run(tmp_path / "20260101T000000Z-constrained-random-vm", as_published))
@@ -85,7 +85,7 @@ def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
     assert (contradiction_sentence(evaluate_claims(run)), contradiction_html(run)) == ("", "")
 
 
-def _without_any(record: dict[str, Any]) -> None:
+def _without_any(record: Json) -> None:
     record["outcome"] = "not_prepared"
 
 
@@ -117,7 +117,7 @@ def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Pat
 
 
 def test_figures_that_are_much_the_same_have_no_shades(tmp_path: Path) -> None:
-    def same(record: dict[str, Any]) -> None:
+    def same(record: Json) -> None:
         record["response"].update(full_pass_seconds=2.0)
 
     table = main_table(load_run(build_run(tmp_path / "run", same)))

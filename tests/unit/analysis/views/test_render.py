@@ -22,6 +22,7 @@ from analysis.views.render import (
     with_parameters,
     write,
 )
+from pagecage.model.json_codec import Json
 from tests.fixtures.runs import build_run
 
 CELLS = """# ---
@@ -111,9 +112,9 @@ def test_a_failed_notebook_is_one_for_nbformat_as_well(source: Path, tmp_path: P
     assert theirs.cells[0].outputs[0].ename == "ZeroDivisionError"
 
 
-def run_sources(*sources: str) -> tuple[list[dict[str, Any]], Exception | None]:
+def run_sources(*sources: str) -> tuple[list[Json], Exception | None]:
     """Run cells with these sources; return them, and the exception of the last one."""
-    cells: list[dict[str, Any]] = [
+    cells: list[Json] = [
         {"cell_type": "code", "source": source, "outputs": []} for source in sources
     ]
     return cells, run_cells(cells, {"__name__": "__main__"})
@@ -217,12 +218,12 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def cells_of(folder: Path, text: str) -> list[dict[str, Any]]:
+def cells_of(folder: Path, text: str) -> list[Json]:
     plan = {"sections": {"mine.py": text}}
     return render.section_cells(folder, plan, (), [hash_of(text)])
 
 
-def html_of(cells: list[dict[str, Any]]) -> str:
+def html_of(cells: list[Json]) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     return "\n".join(output.get("data", {}).get("text/html", "") for output in outputs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from analysis.articles.pages import scorecard_page
 from analysis.articles.ratios import HostedScorecard
 from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim, what_decides
 from analysis.articles.tables import columns, format_scored_measurement
+from pagecage.model.json_codec import Json
 from pagecage.report.model import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)
@@ -101,7 +101,7 @@ def test_what_is_undecided_is_named_with_a_machine_and_a_command() -> None:
     ],
 )
 def test_a_machine_follows_from_the_response_and_the_verdict(
-    claim: dict[str, Any], verdict: str, machine: str, command: str
+    claim: Json, verdict: str, machine: str, command: str
 ) -> None:
     definition = {"sizes": {"full": {"files": 2, "dataset": "1GiB"}}}
     n = claim.pop("n", 3)
