@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -13,21 +12,8 @@ from analysis.data.load import load_run
 from analysis.views.notebook import Results
 from pagecage.model.json_codec import Json
 from pagecage.verdicts.counters import difference
+from tests.builders.run_edits import edit
 from tests.fixtures.runs import build_run
-
-
-def with_devices(folder: Path, *names: str) -> Path:
-    """Give each second of every iostat file one entry per name, with the rates 1, 2, ..."""
-    for file in folder.glob("trials/*/iostat.json"):
-        data = json.loads(file.read_text())
-        for row in data["sysstat"]["hosts"][0]["statistics"]:
-            [entry] = row["disk"]
-            row["disk"] = [
-                {**entry, "disk_device": name, "r/s": float(number)}
-                for number, name in enumerate(names, 1)
-            ]
-        file.write_text(json.dumps(data))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -37,7 +23,19 @@ def with_devices(folder: Path, *names: str) -> Path:
 def test_only_the_measured_disk_is_shown(
     tmp_path: Path, names: tuple[str, ...], rates: set[float]
 ) -> None:
-    run = load_run(with_devices(build_run(tmp_path / "run"), *names))
+    """Each second of iostat has one entry per name, with the rates 1, 2, ..."""
+
+    def with_devices(data: Json) -> None:
+        for row in data["sysstat"]["hosts"][0]["statistics"]:
+            [entry] = row["disk"]
+            row["disk"] = [
+                {**entry, "disk_device": name, "r/s": float(number)}
+                for number, name in enumerate(names, 1)
+            ]
+
+    run = load_run(build_run(tmp_path / "run"))
+    for file in run.path.glob("trials/*/iostat.json"):
+        edit(file, with_devices)
     assert set(frames.iostat_frame(run)["reads_per_second"]) == rates
 
 
@@ -60,9 +58,8 @@ def test_a_counter_grows_by_what_the_verdicts_say(results: Results) -> None:
     frame = results.counter_df.set_index(["trial_id", "source", "counter"])
     for trial in results.run.trials:
         wanted = difference(trial.record, "cgroup", "memory.stat", "workingset_refault_file")
-        found = frame.loc[
-            (trial.record.trial_id, "cgroup", "memory.stat.workingset_refault_file"), "grown"
-        ]
+        row = (trial.record.trial_id, "cgroup", "memory.stat.workingset_refault_file")
+        found = frame["grown"][row]
         assert math.isnan(found) if wanted is None else found == wanted
 
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -30,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             record["collectors"]["iostat"] = {"status": "failed", "reason": "it <died>"}
 
     folder = build_run(tmp_path_factory.mktemp("report") / "run", noisy)
-    assert called(["show", str(folder), "--html"]) == 0
+    assert called(["show", folder, "--html"]) == 0
     return folder
 
 
@@ -84,7 +85,7 @@ def test_a_diagnosis_is_given_once_for_each_cause(page: str) -> None:
 
 
 def test_only_signs_that_occur_are_explained(page: str) -> None:
-    caption = re.search(r"<caption>time for all data; ([^<]*)</caption>", page)[1]
+    [caption] = re.findall(r"<caption>time for all data; ([^<]*)</caption>", page)
     assert "killed: for want of memory" in caption
     assert "≈: scaled to all data" in caption
     assert "wrong:" not in caption
@@ -135,7 +136,7 @@ def test_the_notebook_was_executed_and_has_no_error(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_report_can_be_made_again_and_is_the_same(folder: Path, page: str) -> None:
     notebook = json.loads((folder / "report.ipynb").read_text())
-    assert called(["show", str(folder), "--html"]) == 0
+    assert called(["show", folder, "--html"]) == 0
     assert (folder / "report.html").read_text() == page
     assert json.loads((folder / "report.ipynb").read_text())["cells"] == notebook["cells"]
 
@@ -147,13 +148,13 @@ def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(
     run_folder = shutil.copytree(folder, tmp_path / "run")
     parameters = {"run_dir": str(run_folder), "include": ["cache_state_reached"]}
     again = execute(SOURCE, folder, folder.name, **parameters)
-    assert called(["show", str(run_folder), "--html", "--include", "cache_state_reached"]) == 0
+    assert called(["show", run_folder, "--html", "--include", "cache_state_reached"]) == 0
     ours = json.loads((run_folder / "report.ipynb").read_text())["cells"]
     assert [shown(cell) for cell in again.cells] == [shown(cell) for cell in ours]
     assert shown(ours[2]) != shown(json.loads((folder / "report.ipynb").read_text())["cells"][2])
 
 
-def shown(cell: TODO) -> TODO:
+def shown(cell: Json) -> list[str]:
     """Return the HTML outputs of a cell; parameter cells have none."""
     return ["".join(output["data"]["text/html"]) for output in cell.get("outputs", ())]
 
@@ -183,12 +184,8 @@ def test_a_report_starts_no_process_and_touches_no_settings_of_the_users(
         (tmp_path / name).write_text("raise SystemExit('read')")
     home = {"HOME": str(tmp_path), "MPLCONFIGDIR": matplotlib.get_cachedir()}
     home |= {f"XDG_{name}_HOME": "" for name in ("CACHE", "CONFIG", "DATA")}
-    assert (
-        run(
-            [sys.executable, "-c", SPY, str(folder), str(tmp_path)], cwd=ROOT, env=home
-        ).stderr.strip()
-        == ""
-    )
+    done = run([sys.executable, "-c", SPY, folder, tmp_path], cwd=ROOT, env=home)
+    assert done.stderr.strip() == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == [".ipython", ".jupyter"]
 
 
@@ -210,15 +207,18 @@ def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(
     ],
 )
 def test_the_page_and_the_output_of_show_load_the_run_once(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: TODO
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    form: list[str],
 ) -> None:
-    loaded = []
+    loaded: list[Path] = []
 
-    def load(path: TODO) -> Run:
+    def load(path: Path) -> Run:
         loaded.append(path)
         return load_run(path)
 
-    assert called(["show", str(folder), *form]) == 0
+    assert called(["show", folder, *form]) == 0
     rendered_output = capsys.readouterr().out
     for module in ("analysis.run_frames", "analysis.results"):
         monkeypatch.setattr(f"{module}.load_run", load)
@@ -240,7 +240,7 @@ def test_an_error_in_a_cell_keeps_its_hint_and_status(
     monkeypatch.setattr(render, "SOURCE", tmp_path / "source.py")
     refusal = 'from pagecage.errors import PagecageError\nraise PagecageError("a", "b", 3)'
     render.SOURCE.write_text(f"# %%\n{refusal}\n")
-    assert called(["show", str(folder), "--html"]) == 3
+    assert called(["show", folder, "--html"]) == 3
     assert capsys.readouterr().err == "making the report ...\npagecage: no report: a\n  fix: b\n"
     assert not (folder / "report.failed.ipynb").exists()
 
@@ -248,23 +248,23 @@ def test_an_error_in_a_cell_keeps_its_hint_and_status(
 def test_the_terminal_has_strip_and_table_and_the_rest_if_asked(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert called(["show", str(folder)]) == 0
+    assert called(["show", folder]) == 0
     text = capsys.readouterr().out
     assert "killed" in text
     assert "35 of 36 trials" in text
     assert "003-" not in text
-    assert called(["show", str(folder), "--claims"]) == 0
+    assert called(["show", folder, "--claims"]) == 0
     claims = capsys.readouterr().out
     assert sum(line.startswith("003-") for line in claims.splitlines()) == 20
     monkeypatch.setattr("pagecage.cli.show.is_verbose", lambda: True)
-    assert called(["show", str(folder)]) == 0
+    assert called(["show", folder]) == 0
     whole = capsys.readouterr().out
     assert "35 included, 1 not" in whole
     assert sum(line.startswith("003-") for line in whole.splitlines()) == 20
 
 
 def test_json_output_is_only_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called(["show", str(folder), "--json"]) == 0
+    assert called(["show", folder, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["cells"]), len(data["claims"]), len(data["trials"])) == (12, 20, 36)
     assert data["trials"][0]["verdicts"]["host_quiet"]["verdict"]
@@ -273,8 +273,8 @@ def test_json_output_is_only_data(folder: Path, capsys: pytest.CaptureFixture[st
 def test_a_wrong_folder_is_an_error_message_and_exit_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called(["show", str(tmp_path)]) == 2
-    assert called(["show", str(tmp_path), "--html"]) == 2
+    assert called(["show", tmp_path]) == 2
+    assert called(["show", tmp_path, "--html"]) == 2
     assert f"there is no run '{tmp_path}'" in capsys.readouterr().err
 
 
