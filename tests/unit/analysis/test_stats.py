@@ -156,7 +156,8 @@ def test_the_overall_ratio_is_the_geometric_mean_of_its_treatments() -> None:
     under = [{"a": [1.0], "b": [10.0]}] * 2
     over = [{"a": [2.0], "b": [80.0]}] * 2
     found = overall(over, under)
-    assert (found.middle, found.low, found.high, found.kind) == (pytest.approx(4), 2, 8, "range")
+    assert found.middle == pytest.approx(4)
+    assert (found.low, found.high, found.kind) == (2, 8, "range")
     assert overall_ratio([{"a": [1.0]}], [{"b": [1.0]}]) is None
     assert overall_ratio([{"a": [1.0]}], [{"a": [0.0]}]) is None
 

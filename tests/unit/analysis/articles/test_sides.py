@@ -149,7 +149,7 @@ MINIMUM = {"statistic": "minimum"}
 MAXIMUM = {"statistic": "maximum"}
 RATIO = {"rule": "ratio", "over": RANDOM}
 COUNT = {"response": "device_read_bytes", "unit": "x", "tolerance_factor": 1.05}
-STATES = {"rule": "difference", "over": RANDOM, "response": "free_free_before_bytes"}
+STATES: Json = {"rule": "difference", "over": RANDOM, "response": "free_free_before_bytes"}
 STATES |= {"per": "dataset", "unit": "x", "tolerance_factor": 1.0}
 GROWTH = {"rule": "range", "response": "free_used_growth_bytes", "per": "dataset", "unit": "x"}
 SOURCES = [{"source": "resident"}, {"source": "heap"}]
@@ -157,7 +157,7 @@ FIXED = {"counts_as": "construction"}
 BOOTS = {"rule": "ratio", "over_boot": True, "published": 1.5}
 LOADS = {"response": "loads_ram_percent", "unit": "%"}
 LOWER = {"response": "lower_device_reads_per_second", "unit": "1/s", "published": 50}
-IDLE = {"response": "other_disks_read_fraction", "unit": "fraction", "rule": "at_most"}
+IDLE: Json = {"response": "other_disks_read_fraction", "unit": "fraction", "rule": "at_most"}
 IDLE |= {"published": 0.01}
 OF_THE_MINIMUM = {"n": 3, "low": 0.9, "high": 1.5, "kind": "minimum"}
 HELD, NOT_HELD = {"verdict": "held"}, {"verdict": "not_held"}
@@ -361,13 +361,13 @@ def test_a_finding_refuses_different_hosts_and_equal_sides(tmp_path: Path) -> No
 
 
 def test_a_conclusion_that_does_not_hold_is_contradicted_and_no_other_claim(tmp_path: Path) -> None:
-    claim = {"rule": "ordering", "published": "greater", "over": RANDOM}
+    claim: Json = {"rule": "ordering", "published": "greater", "over": RANDOM}
     run = run_with(tmp_path, origin="conclusion", **claim)
     [sentence] = contradiction_sentences(evaluate_claims(run))
     assert sentence.startswith("This run contradicts its article (003-1): it is so, published as")
     run = run_with(tmp_path / "article", origin="article", **claim)
     assert contradiction_sentences(evaluate_claims(run)) == []
-    overlapping = {"tolerance_factor": 1.0, **claim, "published": "about_equal"}
+    overlapping: Json = {"tolerance_factor": 1.0, **claim, "published": "about_equal"}
     run = run_with(tmp_path / "held", seconds(1, 2, 3), origin="conclusion", **overlapping)
     assert evaluate_claims(run)[0].verdict == "undecided"
     assert contradiction_sentences(evaluate_claims(run)) == []
@@ -436,7 +436,8 @@ def test_trials_match_by_the_levels_that_a_claim_leaves_open(tmp_path: Path) -> 
     """The cages differ fourfold, and each of their trials is compared with its own."""
     where, over = {"source": "unloaded", "pattern": "random"}, {"source": "unloaded"}
     found = ordered(tmp_path, drifting(), where=where, over={**over, "pattern": "sequential"})
-    assert (found.n, found.measured) == (12, pytest.approx(1.1035))
+    assert found.n == 12
+    assert found.measured == pytest.approx(1.1035)
     assert bounds(found)[1] < 1.11
 
 

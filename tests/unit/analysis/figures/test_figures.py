@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import operator
 import re
 from pathlib import Path
 from typing import Literal
@@ -42,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def luminance(colour: str) -> float:
     """Return the luminance of a colour, 0 to 1 (Rec. 709 weights)."""
-    return sum(map(operator.mul, (0.2126, 0.7152, 0.0722), to_rgb(colour)))
+    return float(np.dot((0.2126, 0.7152, 0.0722), to_rgb(colour)))
 
 
 def curve(run: Run, response: str = "full_pass_seconds") -> Figure:

@@ -71,8 +71,8 @@ def test_the_measured_part_is_white_and_the_rest_is_not(run: Run) -> None:
     before, after = ((part.get_x(), part.get_x() + part.get_width()) for part in parts)
     of_first = trace_df["treatment"] == "uncaged · unloaded · sequential"
     longest = trace_df[of_first]["measured_seconds"].max()
-    assert before == (pytest.approx(low), 0.0)
-    assert after == (pytest.approx(longest), pytest.approx(high))
+    assert before == pytest.approx((low, 0.0))
+    assert after == pytest.approx((longest, high))
 
 
 def test_refaults_residency_and_stalls_are_those_of_the_sampler(run: Run) -> None:
