@@ -1,8 +1,9 @@
-"""Readers of the addresses that a page loads."""
+"""What a page loads, and the contrast of its colours."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 
 # Attributes that make a browser fetch something at once. A link (href of <a>) fetches nothing until
@@ -33,3 +34,17 @@ class Loads(HTMLParser):
             loads = loads or (name == "style" and bool(LOADS_BY_STYLE.search(value or "")))
             if loads and not re.match(r"^(data:|#)", value or ""):
                 self.found.append(f"{name} of <{tag}>: {value}")
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Return the relative luminance of WCAG 2.2 of red, green and blue, each 0 to 255."""
+    red, green, blue = (
+        c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the contrast ratio of WCAG 2.2; 7 is its strictest requirement for text."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

@@ -29,6 +29,7 @@ from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows
 from tests.builders.command_line import called
+from tests.builders.pages import contrast
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
@@ -165,19 +166,6 @@ def test_text_has_contrast_in_both_themes(visitor: Visitor, scheme: Scheme) -> N
     )
     assert contrast(ink, paper) > 7
     assert (sum(paper) > 384) == (scheme == "light")
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    """Return the contrast ratio of WCAG 2.2; 7 is its strictest requirement for text."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(colour: list[float]) -> float:
-    red, green, blue = (
-        c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.parametrize(

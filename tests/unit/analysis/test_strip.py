@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpack
 from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_definitions
-from pagecage.model.run_files import plan_sha256
 from pagecage.report.model import Strip, to_markdown
 from pagecage.report.terminal import MOST_LINES
 from tests.builders import memory_runs
+from tests.builders.run_edits import edit
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import NAMES, unpacked
 from tests.tree import ROOT
@@ -111,29 +111,15 @@ def test_every_experiment_names_its_headline() -> None:
 
 
 def changed(folder: Path, **definition: Any) -> Run:
-    plan = json.loads((folder / "plan.json").read_text())
-    plan["definition"] |= definition
-    return rewritten(folder, plan)
-
-
-def rewritten(folder: Path, plan: Json, trials: Collection[str] | None = None) -> Run:
-    """Write a changed plan and the records of some of its trials, and load them."""
-    plan["plan_sha256"] = plan_sha256(plan)
-    (folder / "plan.json").write_text(json.dumps(plan))
-    lines = (folder / "records.jsonl").read_text().splitlines()
-    records = [{**json.loads(line), "plan_sha256": plan["plan_sha256"]} for line in lines]
-    kept = [one for one in records if trials is None or one["trial_id"] in trials]
-    (folder / "records.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in kept))
+    edit(folder / "plan.json", lambda plan: plan["definition"].update(definition))
     return load_run(folder)
 
 
 def test_a_part_without_its_treatments_is_left_out(tmp_path: Path) -> None:
     part = {"says": "it takes {value}", "response": "full_pass_seconds"}
     there = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
-    definition = {
-        **DEFINITION,
-        "headline": [{**part, "where": {"cage": "huge"}}, {**part, "where": there}],
-    }
+    parts = [{**part, "where": where} for where in ({"cage": "huge"}, there)]
+    definition = {**DEFINITION, "headline": parts}
     run = load_run(build_run(tmp_path / "run", definition=definition))
     assert [one["where"] for one in headline_tables(run)] == [there]
     assert re.fullmatch(r"It takes ≈? ?\S+ s \(\S+ – \S+ s\)", run_strip(run).result)
@@ -162,6 +148,9 @@ def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None
     assert strip.trust.startswith("24 of 36 trials")
 
 
+KEPT = "-unloaded-random-"
+
+
 def replayed(folder: Path, response: str, **workload: Any) -> Run:
     """Return a replay in a cage and without limits."""
 
@@ -176,17 +165,20 @@ def replayed(folder: Path, response: str, **workload: Any) -> Run:
         "claims": [],
         "workload": {**DEFINITION["workload"], **workload},
     }
+
+    def reduced(plan: Json) -> None:
+        plan["trials"] = [
+            {**trial, "treatment": {"cage": trial["treatment"]["cage"]}}
+            for trial in plan["trials"]
+            if KEPT in trial["trial_id"]
+        ]
+
     build_run(folder, change, definition=definition, replay={"typed": ["x"]})
-    plan = json.loads((folder / "plan.json").read_text())
-    kept = {
-        trial["trial_id"] for trial in plan["trials"] if "-unloaded-random-" in trial["trial_id"]
-    }
-    plan["trials"] = [
-        {**trial, "treatment": {"cage": trial["treatment"]["cage"]}}
-        for trial in plan["trials"]
-        if trial["trial_id"] in kept
-    ]
-    return rewritten(folder, plan, kept)
+    edit(folder / "plan.json", reduced)
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    kept = (line for line in lines if KEPT in json.loads(line)["trial_id"])
+    (folder / "records.jsonl").write_text("".join(kept))
+    return load_run(folder)
 
 
 def test_a_replay_is_compared_with_its_control(tmp_path: Path) -> None:
