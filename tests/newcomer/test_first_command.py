@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.newcomer.machine import (
-    CAN_PIVOT,
-    NO_PROGRAM_IN_TMP,
-    NOEXEC,
-    Machine,
-    machine,
-    printed,
-)
+from tests.newcomer.machine import CAN_PIVOT, NO_PROGRAM_IN_TMP, NOEXEC, Machine, machine, printed
 
 pytestmark = [CAN_PIVOT, pytest.mark.long, pytest.mark.timeout(3600)]
 

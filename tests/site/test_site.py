@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    FloatRect,
-    Locator,
-    Page,
-    ViewportSize,
-)
+from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Locator, Page, ViewportSize
 
 from analysis.data.load import load_run
 from analysis.site import drop_outside_links, publish

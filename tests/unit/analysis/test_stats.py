@@ -288,9 +288,7 @@ def test_the_approximation_of_many_is_the_exact_rank(
     assert abs(approximate[0] - whole[0]) <= 1
 
 
-def test_quantiles_of_many_values_give_the_interval_of_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_quantiles_of_many_values_give_the_interval_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     over, under = drawn(1, 1500, 0.1), drawn(2, 900)
     few = ratio_of_samples(over, under), ratio_of_pairs(over)
     monkeypatch.setattr(stats, "_MOST_VALUES", 10**9)

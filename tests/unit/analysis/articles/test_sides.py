@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from analysis.articles.evaluate import (
-    ClaimResult,
-    evaluate_claims,
-    evaluate_source_lines,
-    kind_of,
-)
+from analysis.articles.evaluate import ClaimResult, evaluate_claims, evaluate_source_lines, kind_of
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.scorecard import contradiction_sentences
 from analysis.articles.sides import (
@@ -202,11 +197,7 @@ JUDGED: dict[str, tuple[Change | None, Json, Json]] = {
         {**HELD, "measured": 1.0, "unit": "x"},
     ),
     "a state that stays": (with_free_memory, {**STATES, "published": [-0.1, 0.1]}, NOT_HELD),
-    "a growth": (
-        with_free_memory,
-        {**GROWTH, "published": [-0.1, 0.1]},
-        {**HELD, "measured": 0.0},
-    ),
+    "a growth": (with_free_memory, {**GROWTH, "published": [-0.1, 0.1]}, {**HELD, "measured": 0.0}),
     "the worst of several levels": (
         slow_on_the_heap,
         {"also": SOURCES},

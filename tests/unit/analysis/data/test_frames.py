@@ -17,8 +17,7 @@ from tests.fixtures.runs import build_run
 
 
 @pytest.mark.parametrize(
-    ("names", "rates"),
-    [(("dm-0", "vdb1", "vdb"), {3.0}), (("vdb",), {1.0}), (("other",), {1.0})],
+    ("names", "rates"), [(("dm-0", "vdb1", "vdb"), {3.0}), (("vdb",), {1.0}), (("other",), {1.0})]
 )
 def test_only_the_measured_disk_is_shown(
     tmp_path: Path, names: tuple[str, ...], rates: set[float]

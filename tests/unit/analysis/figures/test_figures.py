@@ -20,13 +20,7 @@ from analysis.data.frames import trial_frame
 from analysis.data.load import Run, load_run
 from analysis.figures import charts
 from analysis.figures.charts import curve_figure, curve_lines
-from analysis.figures.style import (
-    COLOURS,
-    INK,
-    drawing_style,
-    svg,
-    treatment_styles,
-)
+from analysis.figures.style import COLOURS, INK, drawing_style, svg, treatment_styles
 from analysis.views.notebook import Results
 from pagecage.bundle.unpack import unpack
 from tests.builders.swept_runs import swept

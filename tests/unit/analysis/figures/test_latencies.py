@@ -14,12 +14,7 @@ import pytest
 from analysis.data.events import decode
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
-from analysis.figures.latencies import (
-    COLUMNS,
-    latency_figures,
-    latency_frame,
-    tail_distribution,
-)
+from analysis.figures.latencies import COLUMNS, latency_figures, latency_frame, tail_distribution
 from analysis.figures.style import COLOURS, TreatmentStyle, treatment_styles
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
