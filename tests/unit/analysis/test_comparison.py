@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -24,9 +24,10 @@ from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
 from tests.builders.command_line import called
 from tests.builders.pages import loads_of
+from tests.builders.record_changes import seconds, updated, warm, where
 from tests.builders.run_edits import edit
 from tests.builders.timed_runs import COLD, times
-from tests.fixtures.runs import DEFINITION, Change, build_run
+from tests.fixtures.runs import DEFINITION, build_run
 
 FACTS = "facts/b-1.json"
 
@@ -81,23 +82,15 @@ def test_an_equal_run_is_inconclusive(folders: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "word"), [((1.21, 1.3, 1.4), "inconclusive"), ((1.25, 1.35, 1.4), "higher")]
+    ("times_of_b", "word"), [((1.21, 1.3, 1.4), "inconclusive"), ((1.25, 1.35, 1.4), "higher")]
 )
 def test_a_change_below_the_noise_floor_is_inconclusive(
-    tmp_path: Path, seconds: tuple[float, ...], word: str
+    tmp_path: Path, times_of_b: tuple[float, ...], word: str
 ) -> None:
     """All of B exceed all of A, whose own range is 1 to 1.2."""
-
-    def given(figures: Sequence[float]) -> Change:
-        def change(record: Json) -> None:
-            if record["response"]:
-                record["response"]["full_pass_seconds"] = figures[record["repeat"] - 1]
-                record["measured"], record["traces"] = None, {}
-
-        return change
-
-    first = build_run(tmp_path / "a", given((1.0, 1.1, 1.2)))
-    change = change_of(compare(load_runs([first, build_run(tmp_path / "b", given(seconds))])))
+    sides = {"a": (1.0, 1.1, 1.2), "b": times_of_b}
+    runs = [build_run(tmp_path / name, seconds(*times)) for name, times in sides.items()]
+    change = change_of(compare(load_runs(runs)))
     assert change.ratio is not None
     assert change.ratio.low > 1
     assert change.floor is not None
@@ -125,10 +118,7 @@ def test_a_word_needs_both_the_interval_and_the_floor(
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders: Path, tmp_path: Path) -> None:
-    def killed(record: Json) -> None:
-        if record["treatment"] == COLD:
-            record |= {"outcome": "oom_killed", "response": {}, "measured": None}
-
+    killed = where(updated(outcome="oom_killed", response={}, measured=None), **COLD)
     runs = load_runs([folders / "few", build_run(tmp_path / "b", killed)])
     compared = compare(runs, [parse_gate("full_pass_seconds > +900%")])
     assert change_of(compared).word == "killed in B"
@@ -187,11 +177,7 @@ def test_what_differs_is_listed(folders: Path, tmp_path: Path) -> None:
 
 
 def test_excluded_trials_are_included_by_name_alone(folders: Path, tmp_path: Path) -> None:
-    def warm_cache(record: Json) -> None:
-        if record["treatment"] == COLD:
-            record["cache"]["resident_bytes_before"] = 67108864
-
-    other = build_run(tmp_path / "other", warm_cache)
+    other = build_run(tmp_path / "other", where(warm, **COLD))
     ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
     assert len(ids) == 3
     sides = [folders / "few", other]

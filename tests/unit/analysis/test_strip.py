@@ -25,6 +25,7 @@ from pagecage.model.published_figures import read_definitions
 from pagecage.report.model import Strip, to_markdown
 from pagecage.report.terminal import MOST_LINES
 from tests.builders import memory_runs
+from tests.builders.record_changes import warm, where
 from tests.builders.run_edits import edit
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import NAMES, unpacked
@@ -137,11 +138,8 @@ def test_a_definition_without_a_headline_shows_its_extremes(tmp_path: Path) -> N
 
 
 def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None:
-    def warm(record: Json) -> None:
-        if record["treatment"]["source"] == "unloaded":
-            record["cache"]["resident_bytes_before"] = 4096
-
-    strip = run_strip(load_run(build_run(tmp_path / "run", warm)))
+    excluded = where(warm, source="unloaded")
+    strip = run_strip(load_run(build_run(tmp_path / "run", excluded)))
     assert not strip.is_proven
     assert "†" in strip.result
     assert 'class="result unproven"' in strip_html(strip)

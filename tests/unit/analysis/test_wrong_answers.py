@@ -15,17 +15,17 @@ from analysis.views.notebook import Results, notices_html
 from analysis.views.run import response_table, run_report
 from pagecage.model.json_codec import Json
 from pagecage.report.terminal import terminal_text
+from tests.builders.record_changes import updated, where
 from tests.fixtures.runs import DEFINITION, Change, build_run
 
 EXACT = {"aspect": "io_size", "state": "exact", "reason": "requests are split at 256 KiB"}
 
 
-def in_a_cloud(record: Json) -> None:
-    record["cage"] = {**record["cage"], "fidelity": [EXACT]}
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def in_a_cloud(record: Json) -> None:
+        record["cage"]["fidelity"] = [EXACT]
+
     return build_run(tmp_path_factory.mktemp("told") / "run", in_a_cloud)
 
 
@@ -61,7 +61,7 @@ def test_terminal_and_report_have_both_and_each_cause_once(
 
 def test_a_run_without_cages_has_no_diagnosis(tmp_path: Path) -> None:
     def uncaged(record: Json) -> None:
-        record["cage"] = {**record["cage"], "requested": {"MemorySwapMax": 0}}
+        record["cage"]["requested"] = {"MemorySwapMax": 0}
 
     folder = build_run(tmp_path / "run", uncaged)
     assert list(diagnosis_by_treatment(load_run(folder))) == []
@@ -86,9 +86,9 @@ CLAIM = {
 }
 
 
-def all_wrong(record: Json) -> None:
-    if record["treatment"] == WRONG:
-        record |= {"outcome": "wrong_answer", "error": f"{SENTENCE}.", "emulated": False}
+is_wrong = updated(outcome="wrong_answer", error=f"{SENTENCE}.", emulated=False)
+all_wrong = where(is_wrong, **WRONG)
+once_wrong = where(is_wrong, repeat=2, **WRONG)
 
 
 def run_of(
@@ -102,11 +102,6 @@ def run_of(
     """Load a run of twelve cells, one of which always answers wrongly, or as `change` alters it."""
     lists = {"claims": list(claims), "findings": list(findings), "tables": list(tables)}
     return load_run(build_run(tmp_path / "run", change, definition={**DEFINITION, **lists}))
-
-
-def once_wrong(record: Json) -> None:
-    if record["repeat"] == 2:
-        all_wrong(record)
 
 
 def wrong_and_noisy(record: Json) -> None:
@@ -197,10 +192,8 @@ def test_ratios_are_compared(tmp_path: Path) -> None:
     claim = {**CLAIM, **rule, **sides}
     less = {**claim, "published": "less"}
 
-    def on_hardware(record: Json) -> None:
-        record["emulated"] = False
-
-    held, not_held = evaluate_claims(run_of(tmp_path, on_hardware, claims=[claim, less]))
+    run = run_of(tmp_path, updated(emulated=False), claims=[claim, less])
+    held, not_held = evaluate_claims(run)
     assert (held.verdict, not_held.verdict, held.unit) == ("held", "not_held", "x")
     assert isinstance(held.measured, float)
     assert 1.0 < held.measured < 1.5

@@ -28,6 +28,7 @@ from analysis.formatting import (
 from analysis.stats import MedianSummary, median_ratio, summarise
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
+from tests.builders.record_changes import updated, warm, where
 from tests.builders.run_edits import drop_device_figures
 from tests.fixtures.records import after
 from tests.fixtures.runs import DEFINITION, Change, build_run
@@ -39,9 +40,8 @@ def results(tmp_path: Path, change: Change | None = None, **plan: Any) -> dict[s
     return {result.id: result for result in evaluate_claims(run)}
 
 
-def native(record: Json) -> None:
-    """Change a record to that of a machine without emulation."""
-    record["emulated"] = False
+native = updated(emulated=False)
+"""Changes a record to that of a machine without emulation."""
 
 
 def at_published_size(record: Json) -> None:
@@ -84,10 +84,7 @@ def test_absolute_figures_are_judged_at_the_published_size_on_real_hardware(tmp_
 
 
 def test_killed_is_held_only_when_all_were_killed(tmp_path: Path) -> None:
-    def survives(record: Json) -> None:
-        if record["trial_id"].endswith("tenth-heap-random-r2"):
-            record["outcome"] = "ok"
-
+    survives = where(updated(outcome="ok"), 2, cage="tenth", source="heap", pattern="random")
     found = results(tmp_path, survives)
     assert (found["003-183"].verdict, found["003-184"].verdict) == ("held", "not_held")
     assert found["003-184"].reason.startswith("2 of 3 were killed for memory (kernel 6.12")
@@ -141,11 +138,7 @@ def test_half_a_cpu_makes_an_emulated_time_incomparable(tmp_path: Path) -> None:
 
 
 def test_excluded_trials_prove_nothing(tmp_path: Path) -> None:
-    def noisy(record: Json) -> None:
-        if record["treatment"]["cage"] == "tenth" and record["measured"]:
-            record["cache"]["resident_bytes_before"] = 4096
-
-    found = results(tmp_path, noisy)
+    found = results(tmp_path, where(warm, cage="tenth", source="unloaded"))
     assert found["003-196"].verdict == "no_data"
     assert "excluded" in found["003-196"].reason
     assert found["003-177"].verdict == "not_comparable"

@@ -24,6 +24,7 @@ from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_definitions
 from pagecage.report.model import to_markdown
 from tests.builders.command_line import called
+from tests.builders.record_changes import updated, warm, where
 from tests.builders.swept_runs import swept
 from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, Change, build_run
@@ -73,28 +74,20 @@ def test_a_finding_without_a_figure_states_the_reason(tmp_path: Path) -> None:
 def test_a_figure_of_excluded_trials_alone_stands_in_brackets_and_proves_nothing(
     tmp_path: Path,
 ) -> None:
-    def warm(record: Json) -> None:
-        if record["treatment"] == CAGED:
-            record["cache"]["resident_bytes_before"] = 4096
-
-    finding, _ = found(tmp_path, {"response": "amplification", "where": CAGED}, warm)
+    excluded = where(warm, **CAGED)
+    finding, _ = found(tmp_path, {"response": "amplification", "where": CAGED}, excluded)
     assert finding.value == "(28.4× (28.4 – 28.4×, n 3)) †"
     assert not finding.is_proven
     assert "excluded trials alone" in finding.note
-    flags, _ = found(tmp_path / "flags", {"response": "vm_flags", "where": CAGED}, warm)
+    flags, _ = found(tmp_path / "flags", {"response": "vm_flags", "where": CAGED}, excluded)
     assert flags.value is None
 
 
-def disturbed(record: Json) -> None:
-    """Change a record as if another process had kept the CPU around the guest busy."""
-    if record["treatment"] == CAGED:
-        record["outer_host"] = {
-            "before": outer(0.0),
-            "after": outer(record["measured"]["seconds"], others=9.0),
-        }
-
-
 def test_flags_that_a_kernel_passes_do_not_depend_on_host_noise(tmp_path: Path) -> None:
+    def disturbed(record: Json) -> None:
+        if record["treatment"] == CAGED:
+            record["outer_host"]["after"] = outer(record["measured"]["seconds"], others=9.0)
+
     flags, run = found(tmp_path, {"response": "vm_flags", "where": CAGED}, disturbed)
     assert not any(
         trial.is_included for trial in run.trials if dict(trial.record.treatment) == CAGED
@@ -104,13 +97,9 @@ def test_flags_that_a_kernel_passes_do_not_depend_on_host_noise(tmp_path: Path) 
 
 
 def test_a_host_that_lacks_something_is_named(tmp_path: Path) -> None:
-    def lacks(record: Json) -> None:
-        if record["treatment"] == CAGED:
-            record["outcome"], record["response"] = "requirement_missed", {}
-            record["missed_requirements"] = [
-                {"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}
-            ]
-
+    missed = {"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}
+    end = updated(outcome="requirement_missed", response={}, missed_requirements=[missed])
+    lacks = where(end, **CAGED)
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
     assert finding.note == "the host lacks a requirement: the kernel <refuses> io_uring"
     notices = notebook.notices_html(run)
@@ -254,11 +243,8 @@ def test_a_proven_figure_answers(runs: Path) -> None:
 
 
 def test_an_excluded_figure_answers_nothing(tmp_path: Path) -> None:
-    def spoil(record: Json) -> None:
-        if record["cache"]["requested"] == "cold":
-            record["cache"]["resident_bytes_before"] = 4096
-
-    found = open_questions(EXPERIMENTS, newest_runs(build_runs(tmp_path, spoil)))
+    runs = build_runs(tmp_path, where(warm, source="unloaded"))
+    found = open_questions(EXPERIMENTS, newest_runs(runs))
     assert all(answer.is_open for answer in found.questions)
     assert "At random" not in to_markdown(answers_report(found))
 

@@ -28,6 +28,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_rows
 from pagecage.report.model import Report, to_markdown
+from tests.builders.record_changes import updated
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import unpacked
 from tests.tree import ROOT
@@ -115,13 +116,12 @@ def test_a_table_without_a_published_ratio_marks_nothing(
 EXPERIMENTS = ROOT / "experiments"
 
 
-def on_real_cpu(record: Json) -> None:
-    record["emulated"] = False
+ON_REAL_CPU = updated(emulated=False)
 
 
 def built(folder: Path, hour: int, *, emulated: bool, size: str = "emulated") -> Run:
     name = f"20261121T{hour:02}0000Z-constrained-random-{'vm' if emulated else 'local'}"
-    return load_run(build_run(folder / name, None if emulated else on_real_cpu, size=size))
+    return load_run(build_run(folder / name, None if emulated else ON_REAL_CPU, size=size))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_each_class_has_its_newest_run_above_smoke_size(tmp_path: Path, guest: R
 
 def test_a_disk_of_pagecages_own_is_named_with_the_machine(tmp_path: Path, real: Run) -> None:
     def on_own_disk(record: Json) -> None:
-        on_real_cpu(record)
+        ON_REAL_CPU(record)
         record["device"] |= {"node": "/dev/loop3", "own_disk": "/data/disk.img"}
 
     name = "20261121T140000Z-constrained-random-local"

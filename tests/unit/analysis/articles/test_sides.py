@@ -29,6 +29,7 @@ from analysis.stats import MedianSummary
 from analysis.views.run import main_table, minima_section
 from pagecage.model.json_codec import Json
 from pagecage.report.model import Heading, Table
+from tests.builders.record_changes import responding, seconds, updated, where
 from tests.fixtures.runs import DEFINITION, Change, build_run
 from tests.fixtures.small_runs import unpacked
 
@@ -65,24 +66,6 @@ def judged(tmp_path: Path, change: Change | None = None, **claim: Any) -> ClaimR
     return evaluate_claims(run_with(tmp_path, change, **claim))[0]
 
 
-def seconds(*by_repeat: float) -> Change:
-    """Give the trials of each repeat a time."""
-
-    def change(record: Json) -> None:
-        if record["response"]:
-            record["response"]["full_pass_seconds"] = by_repeat[record["repeat"] - 1]
-
-    return change
-
-
-def responding(**figures: float) -> Change:
-    def change(record: Json) -> None:
-        if record["response"]:
-            record["response"] |= figures
-
-    return change
-
-
 def with_collector(name: str, **entry: object) -> Change:
     return lambda record: record["collectors"].update({name: entry})
 
@@ -106,11 +89,6 @@ def restarted(record: Json) -> None:
     record["boot_id"] = f"00000000-0000-4000-8000-00000000000{2 if record['repeat'] == 3 else 1}"
 
 
-def other_host(record: Json) -> None:
-    if record["treatment"]["pattern"] == "random":
-        record["host"] = "other"
-
-
 def on_a_stack(record: Json) -> None:
     if record["measured"]:
         for moment, reads in (("before", 7), ("after", 7 + 50 * record["measured"]["seconds"])):
@@ -129,11 +107,9 @@ def with_other_reads(other_kib: int) -> Change:
     return change
 
 
-def untraced(record: Json) -> None:
-    record["measured"], record["traces"] = None, {}
-
-
+OTHER_HOST = where(updated(host="other"), pattern="random")
 SPREAD = seconds(0.9, 1.5, 4.0)
+UNTRACED = updated(measured=None, traces={})
 PASSES = responding(pass_1_seconds=6.0, pass_2_seconds=2.0)
 SAMPLES = responding(loads_ram_samples=30, loads_l1_samples=90)
 WITHOUT_PEBS = with_collector("perf-mem", status="missing", reason="the CPU has no PEBS")
@@ -219,7 +195,7 @@ JUDGED: dict[str, tuple[Change | None, Json, Json]] = {
         {**UNDECIDED, "measured": 1.5, "says": "a single trial does not show its spread$"},
     ),
     "one host": (None, {**RATIO, "published": 0.5}, HELD),
-    "two hosts": (other_host, {**RATIO, "published": 0.5}, TWO_HOSTS),
+    "two hosts": (OTHER_HOST, {**RATIO, "published": 0.5}, TWO_HOSTS),
     "a figure that no collector gave": (None, LOADS, NO_DATA),
     "a collector that the host lacks": (
         WITHOUT_PEBS,
@@ -246,7 +222,7 @@ JUDGED: dict[str, tuple[Change | None, Json, Json]] = {
     "one disk": (None, LOWER, NO_DATA),
     "idle disks": (with_other_reads(5), IDLE, HELD),
     "busy disks": (with_other_reads(1000), IDLE, {**NOT_HELD, "measured": 0.5}),
-    "no file of iostat": (untraced, {"response": "iostat_reads_per_second"}, NO_DATA),
+    "no file of iostat": (UNTRACED, {"response": "iostat_reads_per_second"}, NO_DATA),
 }
 """Changes of records, a claim, and what its result has; `says` is a pattern of the reason."""
 
@@ -329,9 +305,7 @@ def test_the_kind_of_a_figure_follows_from_its_rule_unless_it_is_given(
 
 
 def test_an_outcome_counts_on_a_noisy_host(tmp_path: Path) -> None:
-    def refused(record: Json) -> None:
-        record["outcome"], record["error"] = "wrong_answer", "400,000 failed calls"
-
+    refused = updated(outcome="wrong_answer", error="400,000 failed calls")
     run = run_with(tmp_path, refused, rule="outcome", published="ran", unit="outcome")
     noisy = tuple(
         replace(t, verdicts=replace(t.verdicts, excluded=True, reasons=("host not quiet: x",)))
@@ -347,7 +321,7 @@ def test_a_finding_refuses_different_hosts_and_equal_sides(tmp_path: Path) -> No
     one, equal = evaluate_findings(run_with(tmp_path / "one", findings=tables))
     assert one.value
     assert (equal.value, equal.note) == (None, "it divides a figure by itself")
-    two, _ = evaluate_findings(run_with(tmp_path / "two", other_host, findings=tables))
+    two, _ = evaluate_findings(run_with(tmp_path / "two", OTHER_HOST, findings=tables))
     assert (two.value, two.note) == (None, "its trials ran on different hosts: other, vm")
 
 

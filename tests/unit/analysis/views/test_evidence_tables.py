@@ -19,6 +19,7 @@ from analysis.views.run import main_table
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_definitions
+from tests.builders.record_changes import responding, updated, warm, where
 from tests.builders.run_edits import edit
 from tests.fixtures.runs import DEFINITION, PAGES, Change, build_run
 from tests.tree import ROOT
@@ -98,10 +99,7 @@ def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(
     assert "medians; below, the range of 3 trials" in table.caption
     assert not any(re.search(r"\bn \d|range", cell.detail) for row in table.rows for cell in row)
 
-    def fails(record: Json) -> None:
-        if record["treatment"] == UNCAGED and record["repeat"] == 2:
-            record["outcome"] = "not_prepared"
-
+    fails = where(updated(outcome="not_prepared"), repeat=2, **UNCAGED)
     table = main_table(load_run(build_run(tmp_path / "run", fails)))
     assert "n 2" in table.rows[2][2].detail
     assert "n 3" not in table.rows[5][3].detail
@@ -109,10 +107,7 @@ def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(
 
 
 def test_changing_one_record_changes_its_cell_and_no_other(run: Run, tmp_path: Path) -> None:
-    def slower(record: Json) -> None:
-        if record["trial_id"].endswith("uncaged-unloaded-sequential-r1"):
-            record["response"]["full_pass_seconds"] = 99.0
-
+    slower = where(responding(full_pass_seconds=99.0), repeat=1, **UNCAGED)
     changed = main_table(load_run(build_run(tmp_path / "run", slower)))
     differing = [
         (place, number)
@@ -124,12 +119,12 @@ def test_changing_one_record_changes_its_cell_and_no_other(run: Run, tmp_path: P
 
 
 def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path: Path) -> None:
-    def warm(record: Json) -> None:
-        if record["trial_id"].endswith("uncaged-unloaded-sequential-r1"):
-            record["cache"]["resident_bytes_before"] = 4096
-            record["response"]["full_pass_seconds"] = 1e6
+    def slow_and_warm(record: Json) -> None:
+        warm(record)
+        record["response"]["full_pass_seconds"] = 1e6
 
-    changed = load_run(build_run(tmp_path / "run", warm))
+    change = where(slow_and_warm, repeat=1, **UNCAGED)
+    changed = load_run(build_run(tmp_path / "run", change))
     cell = make_cell(changed, UNCAGED, changed.response)
     assert cell.summary is not None
     assert cell.summary.n == 2
@@ -143,19 +138,15 @@ def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "unanswered", "text"),
     [
-        (lambda record: record["cache"].update(resident_bytes_before=4096), 0, r"\(.*†"),
-        (lambda record: record.update(outcome="not_prepared"), 3, "–"),
+        (warm, 0, r"\(.*†"),
+        (updated(outcome="not_prepared"), 3, "–"),
     ],
     ids=["excluded trials alone are in brackets", "without answers there is no figure"],
 )
 def test_a_cell_without_included_trials(
     tmp_path: Path, change: Change, unanswered: int, text: str
 ) -> None:
-    def changed(record: Json) -> None:
-        if record["treatment"] == UNCAGED:
-            change(record)
-
-    loaded = load_run(build_run(tmp_path / "run", changed))
+    loaded = load_run(build_run(tmp_path / "run", where(change, **UNCAGED)))
     cell = make_cell(loaded, UNCAGED, loaded.response)
     assert re.fullmatch(text, cell.text)
     assert cell.unanswered == unanswered
@@ -229,10 +220,7 @@ def test_faults_are_counted_by_the_flags_of_the_mapping(run: Run) -> None:
 
 
 def test_a_run_without_traces_has_empty_frames(tmp_path: Path) -> None:
-    def untraced(record: Json) -> None:
-        record["traces"] = {}
-
-    loaded = load_run(build_run(tmp_path / "run", untraced))
+    loaded = load_run(build_run(tmp_path / "run", updated(traces={})))
     for name in ("trace", "iostat", "vmtouch", "readahead", "fault"):
         assert getattr(frames, f"{name}_frame")(loaded).empty
     assert evidence_tables.fault_table(frames.fault_frame(loaded)).empty

@@ -15,9 +15,9 @@ from analysis.data.load import Run, load_run
 from analysis.views.html import block_table_html, definition_text_html
 from analysis.views.notebook import Results, paragraph_html
 from analysis.views.run import main_table, run_report
-from pagecage.model.json_codec import Json
 from pagecage.report.model import SHADES, to_markdown
 from tests.builders.pages import contrast, luminance
+from tests.builders.record_changes import responding, updated
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
 from tests.tree import ROOT
@@ -77,7 +77,7 @@ def test_the_notice_in_html_comes_before_the_claims_and_links_to_rows(contradict
 
 def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
     def ended(name: str, outcome: str) -> Run:
-        return load_run(build_run(tmp_path / name, lambda record: record.update(outcome=outcome)))
+        return load_run(build_run(tmp_path / name, updated(outcome=outcome)))
 
     run = ended("20260101T000000Z-constrained-random-vm", "timed_out")
     assert [claim for claim in run.definition["claims"] if claim["rule"] == "outcome"]
@@ -107,10 +107,8 @@ def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Pat
 
 
 def test_figures_that_are_much_the_same_have_no_shades(tmp_path: Path) -> None:
-    def same(record: Json) -> None:
-        record["response"].update(full_pass_seconds=2.0)
-
-    table = main_table(load_run(build_run(tmp_path / "run", same)))
+    run = load_run(build_run(tmp_path / "run", responding(full_pass_seconds=2.0)))
+    table = main_table(run)
     assert {cell.shade for row in table.rows for cell in row} == {None}
     assert "dark" not in block_table_html(table)
 
