@@ -17,13 +17,8 @@ from tests.fixtures.records import after, caged, make_record
 RUN_ID = "20261121T100000Z-replay-true-vm"
 WORKING_SET, USED = 40 * MIB, 100 * MIB
 SECONDS = 10.0
-RULE = {
-    "floor_bytes": 4 * MIB,
-    "slowdown": 0.05,
-    "precision": 0.02,
-    "repeats": 1,
-    "reference_repeats": 3,
-}
+RULE = {"floor_bytes": 4 * MIB, "slowdown": 0.05, "precision": 0.02}
+RULE |= {"repeats": 1, "reference_repeats": 3}
 
 
 def reference(repeat: int) -> Json:

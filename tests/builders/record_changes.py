@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pagecage.model.json_codec import Json
 from tests.fixtures.runs import Change
 
 
-def where(change: Change, repeat: int | None = None, **levels: str) -> Change:
+def where(levels: Mapping[str, str], change: Change, repeat: int | None = None) -> Change:
     """Return the change of the records with these levels, and of one repeat if it is given."""
 
     def changed(record: Json) -> None:

@@ -12,12 +12,8 @@ from pagecage.model.json_codec import Json
 from pagecage.model.record import Record
 
 _DEVICE_FIGURES = (
-    "device_read_bytes",
-    "device_reads",
-    "device_bytes_per_read",
-    "device_write_bytes",
-    "amplification",
-    "io_stalled_seconds",
+    *("device_read_bytes", "device_reads", "device_bytes_per_read", "device_write_bytes"),
+    *("amplification", "io_stalled_seconds"),
 )
 
 

@@ -118,7 +118,7 @@ def test_a_word_needs_both_the_interval_and_the_floor(
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders: Path, tmp_path: Path) -> None:
-    killed = where(updated(outcome="oom_killed", response={}, measured=None), **COLD)
+    killed = where(COLD, updated(outcome="oom_killed", response={}, measured=None))
     runs = load_runs([folders / "few", build_run(tmp_path / "b", killed)])
     compared = compare(runs, [parse_gate("full_pass_seconds > +900%")])
     assert change_of(compared).word == "killed in B"
@@ -177,7 +177,7 @@ def test_what_differs_is_listed(folders: Path, tmp_path: Path) -> None:
 
 
 def test_excluded_trials_are_included_by_name_alone(folders: Path, tmp_path: Path) -> None:
-    other = build_run(tmp_path / "other", where(warm, **COLD))
+    other = build_run(tmp_path / "other", where(COLD, warm))
     ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
     assert len(ids) == 3
     sides = [folders / "few", other]
@@ -280,20 +280,10 @@ def test_a_gate_has_an_exit_status(
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "read_seconds",
-        "read_seconds > 10%",
-        "read_seconds > +10",
-        "read_seconds = +10%",
-        "read_seconds > +1e3%",
-        "read_seconds > ++10%",
-        "> +10%",
-        "read seconds > +10%",
-        "read_seconds > +10% x",
-        "read_seconds > +.5%",
-        "read_seconds < -100%",
-        "READ_SECONDS > +1%",
-        "read_seconds > +٣%",
+        *("", "read_seconds", "> +10%", "READ_SECONDS > +1%", "read seconds > +10%"),
+        *("read_seconds > 10%", "read_seconds > +10", "read_seconds = +10%"),
+        *("read_seconds > +1e3%", "read_seconds > ++10%", "read_seconds > +10% x"),
+        *("read_seconds > +.5%", "read_seconds < -100%", "read_seconds > +٣%"),
     ],
 )
 def test_invalid_gates_are_refused(text: str) -> None:

@@ -138,7 +138,7 @@ def test_a_definition_without_a_headline_shows_its_extremes(tmp_path: Path) -> N
 
 
 def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None:
-    excluded = where(warm, source="unloaded")
+    excluded = where({"source": "unloaded"}, warm)
     strip = run_strip(load_run(build_run(tmp_path / "run", excluded)))
     assert not strip.is_proven
     assert "†" in strip.result

@@ -87,8 +87,8 @@ CLAIM = {
 
 
 is_wrong = updated(outcome="wrong_answer", error=f"{SENTENCE}.", emulated=False)
-all_wrong = where(is_wrong, **WRONG)
-once_wrong = where(is_wrong, repeat=2, **WRONG)
+all_wrong = where(WRONG, is_wrong)
+once_wrong = where(WRONG, is_wrong, repeat=2)
 
 
 def run_of(

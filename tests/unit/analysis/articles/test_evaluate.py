@@ -84,7 +84,9 @@ def test_absolute_figures_are_judged_at_the_published_size_on_real_hardware(tmp_
 
 
 def test_killed_is_held_only_when_all_were_killed(tmp_path: Path) -> None:
-    survives = where(updated(outcome="ok"), 2, cage="tenth", source="heap", pattern="random")
+    survives = where(
+        {"cage": "tenth", "source": "heap", "pattern": "random"}, updated(outcome="ok"), repeat=2
+    )
     found = results(tmp_path, survives)
     assert (found["003-183"].verdict, found["003-184"].verdict) == ("held", "not_held")
     assert found["003-184"].reason.startswith("2 of 3 were killed for memory (kernel 6.12")
@@ -138,7 +140,7 @@ def test_half_a_cpu_makes_an_emulated_time_incomparable(tmp_path: Path) -> None:
 
 
 def test_excluded_trials_prove_nothing(tmp_path: Path) -> None:
-    found = results(tmp_path, where(warm, cage="tenth", source="unloaded"))
+    found = results(tmp_path, where({"cage": "tenth", "source": "unloaded"}, warm))
     assert found["003-196"].verdict == "no_data"
     assert "excluded" in found["003-196"].reason
     assert found["003-177"].verdict == "not_comparable"

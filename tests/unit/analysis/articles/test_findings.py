@@ -74,7 +74,7 @@ def test_a_finding_without_a_figure_states_the_reason(tmp_path: Path) -> None:
 def test_a_figure_of_excluded_trials_alone_stands_in_brackets_and_proves_nothing(
     tmp_path: Path,
 ) -> None:
-    excluded = where(warm, **CAGED)
+    excluded = where(CAGED, warm)
     finding, _ = found(tmp_path, {"response": "amplification", "where": CAGED}, excluded)
     assert finding.value == "(28.4× (28.4 – 28.4×, n 3)) †"
     assert not finding.is_proven
@@ -99,7 +99,7 @@ def test_flags_that_a_kernel_passes_do_not_depend_on_host_noise(tmp_path: Path) 
 def test_a_host_that_lacks_something_is_named(tmp_path: Path) -> None:
     missed = {"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}
     end = updated(outcome="requirement_missed", response={}, missed_requirements=[missed])
-    lacks = where(end, **CAGED)
+    lacks = where(CAGED, end)
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
     assert finding.note == "the host lacks a requirement: the kernel <refuses> io_uring"
     notices = notebook.notices_html(run)
@@ -243,7 +243,7 @@ def test_a_proven_figure_answers(runs: Path) -> None:
 
 
 def test_an_excluded_figure_answers_nothing(tmp_path: Path) -> None:
-    runs = build_runs(tmp_path, where(warm, source="unloaded"))
+    runs = build_runs(tmp_path, where({"source": "unloaded"}, warm))
     found = open_questions(EXPERIMENTS, newest_runs(runs))
     assert all(answer.is_open for answer in found.questions)
     assert "At random" not in to_markdown(answers_report(found))

@@ -107,7 +107,7 @@ def with_other_reads(other_kib: int) -> Change:
     return change
 
 
-OTHER_HOST = where(updated(host="other"), pattern="random")
+OTHER_HOST = where({"pattern": "random"}, updated(host="other"))
 SPREAD = seconds(0.9, 1.5, 4.0)
 UNTRACED = updated(measured=None, traces={})
 PASSES = responding(pass_1_seconds=6.0, pass_2_seconds=2.0)

@@ -99,7 +99,7 @@ def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(
     assert "medians; below, the range of 3 trials" in table.caption
     assert not any(re.search(r"\bn \d|range", cell.detail) for row in table.rows for cell in row)
 
-    fails = where(updated(outcome="not_prepared"), repeat=2, **UNCAGED)
+    fails = where(UNCAGED, updated(outcome="not_prepared"), repeat=2)
     table = main_table(load_run(build_run(tmp_path / "run", fails)))
     assert "n 2" in table.rows[2][2].detail
     assert "n 3" not in table.rows[5][3].detail
@@ -107,7 +107,7 @@ def test_the_number_of_trials_is_stated_once_if_it_is_the_same_everywhere(
 
 
 def test_changing_one_record_changes_its_cell_and_no_other(run: Run, tmp_path: Path) -> None:
-    slower = where(responding(full_pass_seconds=99.0), repeat=1, **UNCAGED)
+    slower = where(UNCAGED, responding(full_pass_seconds=99.0), repeat=1)
     changed = main_table(load_run(build_run(tmp_path / "run", slower)))
     differing = [
         (place, number)
@@ -123,7 +123,7 @@ def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path: Path) -> Non
         warm(record)
         record["response"]["full_pass_seconds"] = 1e6
 
-    change = where(slow_and_warm, repeat=1, **UNCAGED)
+    change = where(UNCAGED, slow_and_warm, repeat=1)
     changed = load_run(build_run(tmp_path / "run", change))
     cell = make_cell(changed, UNCAGED, changed.response)
     assert cell.summary is not None
@@ -146,7 +146,7 @@ def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path: Path) -> Non
 def test_a_cell_without_included_trials(
     tmp_path: Path, change: Change, unanswered: int, text: str
 ) -> None:
-    loaded = load_run(build_run(tmp_path / "run", where(change, **UNCAGED)))
+    loaded = load_run(build_run(tmp_path / "run", where(UNCAGED, change)))
     cell = make_cell(loaded, UNCAGED, loaded.response)
     assert re.fullmatch(text, cell.text)
     assert cell.unanswered == unanswered
