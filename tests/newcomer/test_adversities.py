@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -31,6 +32,12 @@ chmod 755 /opt/shims/*"""
 OTHER_VENV = "/usr/bin/python3 -m venv ~/other"
 
 
+@pytest.fixture
+def new() -> Iterator[Machine]:
+    with machine("bookworm-equipped") as made:
+        yield made
+
+
 def passes(new: Machine, command: str, *, prepare: str = "", **variables: str) -> str:
     """Return the output of a command that must succeed."""
     done = new.run(command, prepare=prepare, seconds=900, **variables)
@@ -39,20 +46,18 @@ def passes(new: Machine, command: str, *, prepare: str = "", **variables: str) -
     return printed(done)
 
 
-def test_pyenv_shims_of_versions_that_are_not_active() -> None:
-    with machine("bookworm-equipped") as new:
-        new.root(SHIMS)
-        inactive = "! python3.13 -c 1 && ! python3.12 -c 1"
-        passes(new, f"{inactive} && {SET_UP}", PATH=f"/opt/shims:{PATH}")
+def test_pyenv_shims_of_versions_that_are_not_active(new: Machine) -> None:
+    new.root(SHIMS)
+    inactive = "! python3.13 -c 1 && ! python3.12 -c 1"
+    passes(new, f"{inactive} && {SET_UP}", PATH=f"/opt/shims:{PATH}")
 
 
-def test_an_active_virtual_environment_that_is_gone_afterwards() -> None:
-    with machine("bookworm-equipped") as new:
-        passes(new, OTHER_VENV)
-        active = {"VIRTUAL_ENV": f"{new.home}/other", "PATH": f"{new.home}/other/bin:{PATH}"}
-        first = '[ "$(command -v python3)" = ~/other/bin/python3 ]'
-        passes(new, f"{first} && {SET_UP} && ! ls ~/other/bin/uv", **active)
-        passes(new, "rm -r ~/other && make list && make setup HOST=local NAME=smoke")
+def test_an_active_virtual_environment_that_is_gone_afterwards(new: Machine) -> None:
+    passes(new, OTHER_VENV)
+    active = {"VIRTUAL_ENV": f"{new.home}/other", "PATH": f"{new.home}/other/bin:{PATH}"}
+    first = '[ "$(command -v python3)" = ~/other/bin/python3 ]'
+    passes(new, f"{first} && {SET_UP} && ! ls ~/other/bin/uv", **active)
+    passes(new, "rm -r ~/other && make list && make setup HOST=local NAME=smoke")
 
 
 def test_condas_python_first_in_path() -> None:
@@ -70,24 +75,23 @@ def test_no_python_of_the_systems_at_all() -> None:
         passes(new, f"{another}; {SET_UP}")
 
 
-def test_settings_of_another_python() -> None:
-    with machine("bookworm-equipped") as new:
-        spoil = "mkdir ~/shadow && echo 'raise SystemExit(\"shadowed\")'"
-        passes(new, f"{spoil} | tee ~/shadow/json.py ~/shadow/yaml.py")
-        path = {"PYTHONPATH": f"{new.home}/shadow"}
-        passes(new, f"{shadowed('PYTHONPATH')} && {SET_UP}", **path)
-        home = {"PYTHONHOME": "/opt/another"}
-        passes(new, f"! python3 -c 1 && {SET_UP}", **home, **path)
-        passes(new, f"! python3 -c 1 && .venv/bin/pagecage import {BUNDLE}", **home)
+def test_settings_of_another_python(new: Machine) -> None:
+    spoil = "mkdir ~/shadow && echo 'raise SystemExit(\"shadowed\")'"
+    passes(new, f"{spoil} | tee ~/shadow/json.py ~/shadow/yaml.py")
+    path = {"PYTHONPATH": f"{new.home}/shadow"}
+    passes(new, f"{shadowed('PYTHONPATH')} && {SET_UP}", **path)
+    home = {"PYTHONHOME": "/opt/another"}
+    passes(new, f"! python3 -c 1 && {SET_UP}", **home, **path)
+    passes(new, f"! python3 -c 1 && .venv/bin/pagecage import {BUNDLE}", **home)
 
 
 def shadowed(variable: str) -> str:
     return f'[ -n "${variable}" ] && python3 -c "import json" 2>&1 | grep shadowed'
 
 
-def test_an_index_of_its_own_in_pip_conf() -> None:
+def test_an_index_of_its_own_in_pip_conf(new: Machine) -> None:
     """No other index is used."""
-    with machine("bookworm-equipped") as new, package_index() as index:
+    with package_index() as index:
         new.root("sed -i /pypi.org/d /etc/hosts && echo 127.0.0.1 pypi.org >>/etc/hosts")
         settings = shlex.quote(f"[global]\nindex-url = {index.url}\nuser = true\n")
         passes(new, f"mkdir -p ~/.config/pip && printf %s {settings} >~/.config/pip/pip.conf")
@@ -120,16 +124,14 @@ def test_a_user_without_sudo() -> None:
         passes(guest, SET_UP)
 
 
-def test_umask_077() -> None:
-    with machine("bookworm-equipped") as new:
-        passes(new, f"umask 077 && {SET_UP} && .venv/bin/pagecage import {BUNDLE}")
+def test_umask_077(new: Machine) -> None:
+    passes(new, f"umask 077 && {SET_UP} && .venv/bin/pagecage import {BUNDLE}")
 
 
-def test_no_language_no_terminal() -> None:
-    with machine("bookworm-equipped") as new:
-        reported = passes(new, f'[ -z "${{LANG:-}}" ] && [ ! -t 2 ] && {SET_UP}', LANG="", TERM="")
-        assert "\r" not in reported
-        assert "\033" not in reported
+def test_no_language_no_terminal(new: Machine) -> None:
+    reported = passes(new, f'[ -z "${{LANG:-}}" ] && [ ! -t 2 ] && {SET_UP}', LANG="", TERM="")
+    assert "\r" not in reported
+    assert "\033" not in reported
 
 
 def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:
@@ -138,9 +140,8 @@ def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:
         passes(new, f"{SET_UP} && {in_c} && .venv/bin/pagecage import {BUNDLE}", LANG="")
 
 
-def test_tmp_is_mounted_noexec() -> None:
-    with machine("bookworm-equipped") as new:
-        passes(new, f"{NO_PROGRAM_IN_TMP} && {SET_UP}", prepare=NOEXEC)
+def test_tmp_is_mounted_noexec(new: Machine) -> None:
+    passes(new, f"{NO_PROGRAM_IN_TMP} && {SET_UP}", prepare=NOEXEC)
 
 
 def test_home_is_read_only() -> None:

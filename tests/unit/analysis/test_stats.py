@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruptures import Pelt
 from scipy import stats as scipy_stats
@@ -115,14 +115,12 @@ def test_values_that_do_not_vary_have_a_ratio_too() -> None:
     assert (found.middle, found.low, found.high) == (3, 3, 3)
 
 
-@settings(deadline=None)  # a busy machine is not a failure
 @given(values=VALUES)
 def test_the_median_lies_within_its_interval_and_that_within_the_data(values: list[float]) -> None:
     found = summarise(values)
     assert min(values) <= found.low <= found.middle <= found.high <= max(values)
 
 
-@settings(deadline=None)  # a busy machine is not a failure
 @given(
     over=st.lists(st.floats(1, 1e3), min_size=1, max_size=5),
     under=st.lists(st.floats(1, 1e3), min_size=1, max_size=5),
