@@ -291,7 +291,7 @@ def tampered(chance: random.Random, target: Path) -> None:
     if chance.random() < 0.5:
         target.write_bytes(with_other_bytes(source.read_bytes(), chance))
         return
-    files = contents(source)  # type: ignore[no-untyped-call]
+    files = contents(source)
     changed = {
         name: with_other_value(files[name].decode(), chance, json.loads, json.dumps).encode()
         for name in ("plan.json",)

@@ -164,9 +164,7 @@ def test_a_resumed_run_names_a_damaged_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--html"]])
-def test_an_empty_run(
-    folder: Path, capsys: pytest.CaptureFixture[str], form: list[Any] | list[str]
-) -> None:
+def test_an_empty_run(folder: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
     (folder / "records.jsonl").write_text("")
     assert "has no record yet" in says(folder, capsys, *form)
 
