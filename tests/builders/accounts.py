@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.volume_model import volume_model
 
 
-def account_of(
-    cage: Cage, seconds: float = 10.0, exceeded: float = 0.0, **used: float
-) -> dict[str, Any]:
+def account_of(cage: Cage, seconds: float = 10.0, exceeded: float = 0.0, **used: float) -> Json:
     """Return an account of a cage's volume.
 
     `used` has the units of each limit by its unit (operations, bytes); requests waited for every
@@ -44,7 +41,7 @@ def account_of(
     }
 
 
-def external(cage: Cage, account: dict[str, Any] | None) -> dict[str, Any]:
+def external(cage: Cage, account: Json | None) -> Json:
     """Return a record's entry `external` of a volume with this account."""
     read_back = {name: value for name, value in cage.properties.items() if name.startswith("IO")}
     return {

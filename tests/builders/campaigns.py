@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.json_codec import Json
 from pagecage.model.plan import Plan
 from pagecage.model.record import Record, read_records
 from pagecage.runner.campaign import Campaign, RunSummary
@@ -35,7 +36,7 @@ class Run:
         self.ids = [trial.trial_id for trial in self.plan.trials]
         self.set_script({})
 
-    def set_script(self, script: dict[str, Any]) -> None:
+    def set_script(self, script: Json) -> None:
         self.script.write_text(json.dumps(script))
 
     def host(self, **more: Any) -> TestHost:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-FIT: dict[str, Any] = {
+from pagecage.model.json_codec import Json
+
+FIT: Json = {
     "uid": 0,
     "systemd": {"pid1": True, "version": 257, "user": False},
     "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
     "disk": {"name": "vdb", "queue_settings": {"read_ahead_kb": "256"}},
 }
-USER: dict[str, Any] = {
+USER: Json = {
     **FIT,
     "uid": 1000,
     "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
@@ -22,14 +24,14 @@ USER: dict[str, Any] = {
     },
 }
 """An ordinary user with systemd's default delegation: without io."""
-NO_MANAGER: dict[str, Any] = {
+NO_MANAGER: Json = {
     **USER,
     "systemd": {**USER["systemd"], "user_manager": False},
     "cgroup": {**USER["cgroup"], "controllers": []},
 }
 
 
-def facts(**changes: Any) -> dict[str, Any]:
+def facts(**changes: Any) -> Json:
     changed = copy.deepcopy(FIT)
     for key, value in changes.items():
         changed[key] = (

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import MachineState
+from pagecage.model.json_codec import Json
 from pagecage.model.plan import Plan
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
@@ -24,7 +25,7 @@ from tests.fake_host.hosts import TestHost
 OUT = "/../../../../outside"
 BOOT_ID = "00000000-0000-4000-8000-000000000001"
 STATE = MachineState(None, None, False, {})
-Piece = tuple[dict[str, Any], bytes]
+Piece = tuple[Json, bytes]
 
 
 def correct_stream(plan: Plan) -> list[Piece]:
@@ -127,16 +128,18 @@ def grammatical(draw: st.DrawFn, plan: Plan) -> bytes:
     raw = b""
     for kind in ["trial", *draw(st.lists(st.sampled_from(sorted(KEYS)), max_size=8))]:
         is_frame = kind in ("facts", "trace", "output", "record")
-        header = {"frame": kind} if is_frame else {"frame": "event", "event": kind}
+        header: Json = {"frame": kind} if is_frame else {"frame": "event", "event": kind}
         for key in KEYS[kind].split():
             usual = right.get(key, st.text(max_size=12))
             header[key] = draw(usual if draw(st.integers(0, 9)) else values)
         if not draw(st.integers(0, 9)):
             header[draw(st.sampled_from(names))] = draw(values)
-        length = header.get("length")
-        is_short = isinstance(length, int) and 0 <= length <= 40
         raw += json.dumps(header).encode() + b"\n"
-        raw += b"t" * (length if is_short and draw(st.integers(0, 9)) else draw(st.integers(0, 40)))
+        length = header.get("length")
+        if isinstance(length, int) and 0 <= length <= 40 and draw(st.integers(0, 9)):
+            raw += b"t" * length
+        else:
+            raw += b"t" * draw(st.integers(0, 40))
     return raw
 
 

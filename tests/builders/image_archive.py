@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagecage.model.json_codec import Json
+
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -26,7 +28,7 @@ def layer(files: Mapping[str, bytes | Path]) -> bytes:
     return out.getvalue()
 
 
-def config_of(layers: Sequence[bytes], **config: Any) -> dict[str, Any]:
+def config_of(layers: Sequence[bytes], **config: Any) -> Json:
     """Return the configuration of an image for this machine."""
     digests = [f"sha256:{hashlib.sha256(one).hexdigest()}" for one in layers]
     return {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.memory_search.rounds import with_rounds
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record, record_to_json
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
@@ -16,16 +17,11 @@ from tests.fixtures.records import after, caged, make_record
 RUN_ID = "20261121T100000Z-replay-true-vm"
 WORKING_SET, USED = 40 * MIB, 100 * MIB
 SECONDS = 10.0
-RULE = {
-    "floor_bytes": 4 * MIB,
-    "slowdown": 0.05,
-    "precision": 0.02,
-    "repeats": 1,
-    "reference_repeats": 3,
-}
+RULE = {"floor_bytes": 4 * MIB, "slowdown": 0.05, "precision": 0.02}
+RULE |= {"repeats": 1, "reference_repeats": 3}
 
 
-def reference(repeat: int) -> dict[str, Any]:
+def reference(repeat: int) -> Json:
     return {
         "trial_id": f"r{repeat}_own",
         "experiment": "test",
@@ -47,7 +43,7 @@ def reference(repeat: int) -> dict[str, Any]:
     }
 
 
-def document(**more: Any) -> dict[str, Any]:
+def document(**more: Any) -> Json:
     return {
         "run_id": RUN_ID,
         "experiment": "test",

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pagecage.model.json_codec import Json
 
 METHODS = (
     *("pclog", "write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "direct"),
@@ -24,20 +25,20 @@ class RunResult:
     """The result of a run."""
 
     status: int
-    lines: list[dict[str, Any]]
+    lines: list[Json]
     stderr: str
 
     @property
-    def end(self) -> dict[str, Any]:
+    def end(self) -> Json:
         """The `end` line."""
         assert self.lines, self.stderr
         assert self.lines[-1]["type"] == "end"
         return self.lines[-1]
 
     @property
-    def response(self) -> dict[str, Any]:
+    def response(self) -> Json:
         """The figures in the `end` line."""
-        response: dict[str, Any] = self.end["response"]
+        response: Json = self.end["response"]
         return response
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from pagecage.linux.cgroup import Cgroup, cgroup_of
 from pagecage.linux.processes import children, tree
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
-from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.evaluate import Verdicts, evaluate
-from tests.builders.command_line import pagecage_argv
+from pagecage.verdicts.evaluate import Verdicts
+from tests.builders.command_line import CommandLine, pagecage_argv, verdicts
 from tests.builders.waiting import wait_until
 from tests.tree import ROOT
 
@@ -39,18 +37,11 @@ arguments = [
 ]
 min_memory_bytes = "2MiB"
 
-[sizes.full]
-dataset = "16MiB"
-max_seconds = 60
-[sizes.default]
-dataset = "16MiB"
-max_seconds = 60
-[sizes.emulated]
-dataset = "16MiB"
-max_seconds = 60
-[sizes.smoke]
-dataset = "16MiB"
-max_seconds = 60
+[sizes]
+full = { dataset = "16MiB", max_seconds = 60 }
+default = { dataset = "16MiB", max_seconds = 60 }
+emulated = { dataset = "16MiB", max_seconds = 60 }
+smoke = { dataset = "16MiB", max_seconds = 60 }
 
 [factors]
 cage = ["sealed"]
@@ -67,6 +58,7 @@ class SealedRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._command_line = CommandLine(folder / "runs", "sealed")
         for name in ("experiments", "cgroups", "shm"):
             (folder / name).mkdir()
         (folder / "pagecage.toml").touch()
@@ -121,12 +113,11 @@ class SealedRun:
 
     def records(self) -> list[Record]:
         """Return the records of all attempts."""
-        return RunFolder((self.folder / "runs/latest-sealed").resolve()).records()
+        return self._command_line.every_attempt()
 
     def verdicts(self, record: Record) -> Verdicts:
         """Return the verdicts on a record."""
-        path = (self.folder / "runs/latest-sealed").resolve() / record.traces["sampler"]
-        return evaluate(record, [json.loads(line) for line in path.read_text().splitlines()])
+        return verdicts(self._command_line, record)
 
 
 def _program(pid: int) -> str:

@@ -6,6 +6,7 @@ import io
 import socket
 from typing import Any
 
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Workload
@@ -35,7 +36,7 @@ def carry_out(
     server: str = SERVES,
     command: CommandSpec = CommandSpec(ready_when="^serving$", is_literal=True),  # noqa: B008 - frozen
     out: io.BytesIO | None = None,
-    trial: dict[str, Any] | None = None,
+    trial: Json | None = None,
     argv: tuple[str, ...] | None = None,
     **changes: Any,
 ) -> Record:

@@ -89,24 +89,26 @@ def _lasting(begin: float, length: float | None) -> tuple[float, float | None]:
 
 
 _periods = st.builds(_lasting, _seconds, st.none() | st.floats(1, 1e6))
+
+
+def _event(
+    kind: str,
+    when: tuple[float, float | None],
+    share: float,
+    latency_us: float | None = None,
+    first: int | None = None,
+    length: int | None = None,
+) -> VolumeEvent:
+    end = None if length is None else (first or 0) + length
+    return VolumeEvent(kind, *when, share, latency_us, first, end)
+
+
+_bytes = (st.none() | st.integers(0, 2**50), st.none() | st.integers(1, 2**50))
 _events = st.one_of(
-    st.builds(lambda when, share: VolumeEvent("degrade", *when, share), _periods, _shares),
-    st.builds(
-        lambda when, share, us: VolumeEvent("delay", *when, share, us),
-        _periods,
-        _shares,
-        st.floats(1e-3, 1e9),
-    ),
+    st.builds(_event, st.just("degrade"), _periods, _shares),
+    st.builds(_event, st.just("delay"), _periods, _shares, st.floats(1e-3, 1e9)),
     st.builds(lambda begin, length: VolumeEvent("pause", begin, begin + length), _seconds, _rates),
-    st.builds(
-        lambda when, share, first, length: VolumeEvent(
-            "fail", *when, share, None, first, None if length is None else (first or 0) + length
-        ),
-        _periods,
-        _shares,
-        st.none() | st.integers(0, 2**50),
-        st.none() | st.integers(1, 2**50),
-    ),
+    st.builds(_event, st.just("fail"), _periods, _shares, st.none(), *_bytes),
     st.builds(lambda begin: VolumeEvent("detach", begin), _seconds),
 )
 simulations = st.builds(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from analysis.data.load import load_run
+from pathlib import Path
+
+from analysis.data.load import Run, load_run
+from pagecage.model.json_codec import Json
 from tests.fixtures.runs import DEFINITION, build_run
 
 
-def swept(tmp_path):
+def swept(tmp_path: Path) -> Run:
     """Return a run of the twelve cells whose patterns are numbers, with latencies."""
     names = {"sequential": "4KiB", "random": "64KiB"}
     definition = {
@@ -15,7 +18,7 @@ def swept(tmp_path):
         "claims": [],
     }
 
-    def renamed(record):
+    def renamed(record: Json) -> None:
         record["treatment"]["pattern"] = names[record["treatment"]["pattern"]]
         if record["response"]:
             record["response"] |= {"beat_p50_us": 60, "beat_p99_us": 400, "beat_p999_us": 2000}

@@ -12,11 +12,7 @@ from pagecage.agent.session import run_trial
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Trial
-from tests.fake_host.machine import (
-    WORKLOADS,
-    Machine,
-    make_session,
-)
+from tests.fake_host.machine import WORKLOADS, Machine, make_session
 
 FIO = """#!/bin/sh
 [ "$1" != --enghelp ] || { printf '\\tmmap\\n'; exit; }

@@ -13,6 +13,7 @@ import pytest
 
 from pagecage.linux.cgroup_files import V1_IO_FILE
 from pagecage.linux.procfs import parse_flat_keyed, parse_limits, parse_nested_keyed
+from pagecage.model.json_codec import Json
 from pagecage.verify.kernel import KernelTrees
 from pagecage.verify.verification import Verification
 from tests.fake_host.trees import disk, mountinfo, partition
@@ -245,7 +246,7 @@ def _version_1_io(
     return found
 
 
-def throttled(device: str, rate: int) -> list[dict[str, Any]]:
+def throttled(device: str, rate: int) -> list[Json]:
     """Return a device's limit as HostConfig has it."""
     return [{"Path": device, "Rate": rate}]
 

@@ -23,23 +23,29 @@ class Index:
 @contextmanager
 def package_index() -> Iterator[Index]:
     """Serve an index for the duration of the block."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    server.index = Index(f"http://127.0.0.1:{server.server_port}/simple")  # type: ignore[attr-defined]
+    server = _Server(("127.0.0.1", 0), _Pages)
+    server.index = Index(f"http://127.0.0.1:{server.server_port}/simple")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield server.index  # type: ignore[attr-defined]
+        yield server.index
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    index: Index
+
+
 class _Pages(BaseHTTPRequestHandler):
+    server: _Server
+
     def do_GET(self) -> None:
         """Answer with a project's page; its files are at the public index."""
         project = self.path.strip("/").split("/")[-1]
-        self.server.index.asked.add(project)  # type: ignore[attr-defined]
+        self.server.index.asked.add(project)
         with urllib.request.urlopen(f"{PUBLIC}/{project}/", timeout=60) as answer:
             content, kind = answer.read(), answer.headers["Content-Type"]
         self.send_response(200)

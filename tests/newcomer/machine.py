@@ -32,6 +32,12 @@ CAN_PIVOT = pytest.mark.skipif(
 USER, UID = "new", 1000
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 """Debian's default PATH of an ordinary user."""
+INSTALL = "apt-get -q update && apt-get -q install -y --no-install-recommends"
+NOEXEC = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
+NO_PROGRAM_IN_TMP = (
+    "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"
+)
+"""A command that succeeds only after NOEXEC."""
 NETWORK = (
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     *("PIP_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
@@ -55,29 +61,17 @@ class Machine:
     def argv(self, command: str, user: str, **variables: str) -> list[str]:
         """Return the command that runs a shell command in the checkout."""
         network = {name: os.environ[name] for name in NETWORK if name in os.environ}
-        who = {
-            "HOME": self.home,
-            "USER": user,
-            "LOGNAME": user,
-            "SHELL": "/bin/sh",
-            "PATH": PATH,
-            "LANG": "C.UTF-8",
-        }
-        given = {**who, **network, **self.variables, **variables}
-        clean = [
-            "/usr/bin/env",
-            "-i",
-            *(f"{name}={value}" for name, value in given.items() if value),
-        ]
+        who = {"HOME": self.home, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh"}
+        given = {**who, "PATH": PATH, "LANG": "C.UTF-8", **network, **self.variables, **variables}
+        values = (f"{name}={value}" for name, value in given.items() if value)
+        clean = ["/usr/bin/env", "-i", *values]
         inside = f"cd {shlex.quote(self.checkout)} && {command}"
         return [str(ENTER), str(self.folder), self.lower, user, *clean, "/bin/sh", "-c", inside]
 
     def settings(self, prepare: str = "") -> dict[str, str]:
         """Return the environment of `enter`: root's commands beforehand, and the shared folders."""
-        return {
-            "PREPARE": prepare,
-            "SHARED": " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items()),
-        }
+        shared = " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items())
+        return {"PREPARE": prepare, "SHARED": shared}
 
     def run(
         self,

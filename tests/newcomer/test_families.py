@@ -119,16 +119,12 @@ def test_a_system_that_is_not_known(bare: Machine) -> None:
     bare.root("rm -f /etc/os-release && printf 'ID=exherbo\\nVERSION_ID=1\\n' >/etc/os-release")
     done = bare.run(f"{PREPARE} build", user="0", LC_ALL="C.UTF-8")
     assert done.status == 3, printed(done)
-    assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, (
-        printed(done)
-    )
-    assert (
-        "so the workloads cannot be compiled here\n  fix: install them by your own means, then"
-        " repeat" in done.stderr
-    )
+    reported = "pagecage: gcc, static-libc, rust: not in the packages of this system"
+    assert reported in done.stderr, printed(done)
+    fix = "fix: install them by your own means, then repeat"
+    assert f"so the workloads cannot be compiled here\n  {fix}" in done.stderr
     done = bare.run(f"{PREPARE} guest", user="0", LC_ALL="C.UTF-8")
     assert done.ok, printed(done)
-    assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, printed(
-        done
-    )
+    reported = "note: qemu-img, mmdebstrap: not in the packages of this system"
+    assert reported in done.stdout, printed(done)
     assert "so there is no HOST=vm" in done.stdout

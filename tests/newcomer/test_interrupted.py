@@ -36,7 +36,7 @@ STEPS = {
 class Terminal:
     """A command at a terminal of its own."""
 
-    process: Process
+    process: Process[bytes]
     master: int
     shown: bytes = field(default=b"")
 

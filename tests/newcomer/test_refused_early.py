@@ -36,11 +36,8 @@ def silent_port() -> Iterator[int]:
 def test_a_disk_that_is_too_small(here: Machine) -> None:
     places = {"HOME": "/small", "XDG_CACHE_HOME": "/small/cache"}
     little = 'cd /small/pagecage && df -Pk . | awk "END { exit !(\\$4 < 3 * 1048576) }"'
-    command = (
-        f"{little} && make experiment NAME=smoke HOST=vm; echo status $?; git status --short"
-        " --ignored"
-    )
-    done = here.run(command, prepare=SMALL, **places)
+    command = "make experiment NAME=smoke HOST=vm; echo status $?; git status --short --ignored"
+    done = here.run(f"{little} && {command}", prepare=SMALL, seconds=900, **places)
     assert "status 2" in done.stdout, printed(done)
     assert "pagecage: the disk of /small/pagecage has 2." in done.stderr, printed(done)
     assert " GiB free, and the set-up takes 4." in done.stderr
@@ -52,8 +49,7 @@ def test_a_proxy_that_answers_nothing(here: Machine, silent_port: int) -> None:
     began = time.monotonic()
     done = here.run("make list", https_proxy=f"http://127.0.0.1:{silent_port}")
     assert done.status == 2, printed(done)
-    assert f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer" in done.stderr, printed(
-        done
-    )
+    reported = f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer"
+    assert reported in done.stderr, printed(done)
     assert "  fix: unset http_proxy https_proxy" in done.stderr
     assert time.monotonic() - began < 30

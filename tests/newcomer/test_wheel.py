@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.process import Completed, run
+from tests.builders.run_edits import edit
 from tests.ci.action import Runner
-from tests.newcomer.machine import CAN_PIVOT, UID, Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, INSTALL, UID, Machine, machine, printed
 from tests.tree import ROOT, files
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -42,10 +43,14 @@ class Installed:
 
     def pagecage(self, *words: str, **variables: str) -> Completed:
         """Run the command line in the user's home, with nothing else of this machine's settings."""
-        given = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **variables}
-        clean = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
-        argv = [*clean, self.environment / "bin/pagecage", *words]
+        argv = self.argv("pagecage", *words, LANG="C.UTF-8", **variables)
         return run(argv, check=False, cwd=self.home, timeout_seconds=1500)
+
+    def argv(self, program: str, *words: str | Path, **variables: str) -> list[str | Path]:
+        """Return the command that runs a program of the environment with these variables alone."""
+        given = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **variables}
+        values = (f"{name}={value}" for name, value in given.items())
+        return ["env", "-i", *values, self.environment / "bin" / program, *words]
 
     @property
     def package(self) -> Path:
@@ -122,9 +127,7 @@ def test_a_template_brings_its_library(
 ) -> None:
     folder = tmp_path / "ours"
     folder.mkdir()
-    argv = [installed.environment / "bin/pagecage", "init", "--template", language]
-    clean = {"HOME": str(installed.home), "PATH": "/usr/bin:/bin"}
-    done = run(["env", "-i", *(f"{k}={v}" for k, v in clean.items()), *argv], cwd=folder)
+    done = run(installed.argv("pagecage", "init", "--template", language), cwd=folder)
     assert "run it: pagecage run mine" in done.stderr
     path = f"/usr/bin:/bin:{Path.home() / '.cargo/bin'}"
     words = {"rust": ("cargo", "build", "--offline", "--release"), "c": ("make",)}.get(language)
@@ -180,15 +183,15 @@ def test_the_reports_notebook_runs_in_the_users_own_jupyter(
     installed: Installed, untouched: None
 ) -> None:
     """With a kernel of the environment, and no checkout on its path."""
-    install = [installed.environment / "bin/pip", "install", "-q", "nbclient", "ipykernel"]
-    run(install, timeout_seconds=600)
+    pip = installed.environment / "bin/pip"
+    run([pip, "install", "-q", "nbclient", "ipykernel"], timeout_seconds=600)
     shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home / "noted.pagecage.zip")
     done = installed.pagecage("import", "noted.pagecage.zip", "--out", "noted")
     assert done.status == 0, done.stderr
     (report,) = (installed.home / "noted").rglob("report.ipynb")
     frames = report.with_name("frames.ipynb")
     package = "import analysis; run = analysis.load('.'); (analysis.__file__, len(run.trial_df))"
-    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cell: Json = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
     document = json.loads(report.read_text())
     document["cells"] = [{**cell, "id": "cell-01", "source": package}]
     frames.write_text(json.dumps(document))
@@ -200,23 +203,21 @@ def test_the_reports_notebook_runs_in_the_users_own_jupyter(
     assert "site-packages/analysis/__init__.py" in "".join(shown["data"]["text/plain"])
 
 
-def executed(installed: Installed, notebook: Path) -> Any:
+def executed(installed: Installed, notebook: Path) -> Json:
     """Return a notebook as `jupyter execute` of the environment leaves it, without its cells'
     former outputs.
     """
-    document = json.loads(notebook.read_text())
-    for cell in document["cells"]:
-        cell.get("outputs", []).clear()
-    notebook.write_text(json.dumps(document))
-    clean = [
-        "env",
-        "-i",
-        f"HOME={installed.home}",
-        f"PATH={installed.environment}/bin:/usr/bin:/bin",
-    ]
-    argv = [*clean, installed.environment / "bin/jupyter-execute", "--inplace", notebook]
+
+    def without_outputs(document: Json) -> None:
+        for cell in document["cells"]:
+            cell.get("outputs", []).clear()
+
+    edit(notebook, without_outputs)
+    path = f"{installed.environment}/bin:/usr/bin:/bin"
+    argv = installed.argv("jupyter-execute", "--inplace", notebook, PATH=path)
     run(argv, cwd=notebook.parent, timeout_seconds=300)
-    return json.loads(notebook.read_text())
+    document: Json = json.loads(notebook.read_text())
+    return document
 
 
 def test_a_cage_is_saved_in_the_users_own_folder(installed: Installed, untouched: None) -> None:
@@ -296,9 +297,7 @@ def newcomer(wheel: Path) -> Iterator[Newcomer]:
         top.mkdir()
         shutil.copy(wheel, top)
         os.chown(top, UID, UID)
-        new.root(
-            "apt-get -q update && apt-get -q install -y --no-install-recommends pipx python3-venv"
-        )
+        new.root(f"{INSTALL} pipx python3-venv")
         put = "PATH=$PATH:$HOME/.local/bin; pipx install ./*.whl"
         refused = new.run(f"{put} && pagecage run smoke --dataset smoke")
         made = Newcomer(new, refused)
@@ -311,10 +310,8 @@ def newcomer(wheel: Path) -> Iterator[Newcomer]:
 def test_two_commands_on_a_clean_debian(newcomer: Newcomer) -> None:
     """The wheel and what it names are installed, and an experiment runs."""
     assert "fix: pagecage host setup" in newcomer.refused.stderr, printed(newcomer.refused)
-    done = newcomer.run(
-        "pagecage run smoke --dataset smoke"
-        " && ls ~/.local/share/pagecage/runs/latest-smoke/report.html"
-    )
+    report = "~/.local/share/pagecage/runs/latest-smoke/report.html"
+    done = newcomer.run(f"pagecage run smoke --dataset smoke && ls {report}")
     assert done.ok, printed(done)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,16 @@ from analysis.cells import (
     stopping_rule_status,
     treatments,
 )
-from analysis.data.load import JudgedTrial, Run, load_run
+from analysis.data.load import JudgedTrial, Run, load_run, series_of
 from analysis.sweep import sweep_of, sweep_rows
 from analysis.views.notebook import notices_html
 from analysis.views.run import as_csv, as_json, run_report
+from pagecage.model.json_codec import Json
 from pagecage.model.record import read_records
 from pagecage.report.model import to_markdown
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.verdict import Verdict
+from tests.builders.run_edits import edit
 from tests.fixtures.records import make_record, with_sections
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
@@ -46,10 +47,10 @@ from tests.fixtures.small_runs import unpacked
     ids=["whole", "half", "nothing", "command", "server", "fio over and over"],
 )
 def test_bytes_are_scaled_by_the_share_that_was_covered(
-    coverage: dict[str, Any], value: float | None
+    coverage: Json, value: float | None
 ) -> None:
     record = make_record(response={"device_read_bytes": 4096.0, "read_seconds": 2.0, **coverage})
-    trial = JudgedTrial(record, evaluate(record), ())
+    trial = JudgedTrial(record, evaluate(record), series_of(()))
     assert response_value(trial, "device_read_bytes") == value
     assert response_value(trial, "read_seconds") == 2.0
 
@@ -145,33 +146,28 @@ def test_a_cold_state_has_the_layers_that_may_be_warm(run: Run) -> None:
     assert cache_state_tally([older]) == "1 reached"
 
 
-def steady(record):
+def steady(record: Json) -> None:
     if record["response"]:
         record["response"]["full_pass_seconds"] = 10 + 0.01 * record["repeat"]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_run(tmp_path_factory.mktemp("stopped") / "run", steady, repeats=8, until_ci=0.05)
 
 
-def cut(folder, count):
+def cut(folder: Path, count: int) -> Path:
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[: 12 * count]))
     return folder
 
 
 @pytest.fixture
-def folder(whole, tmp_path):
-    (tmp_path / "run").mkdir()
-    for name in ("plan.json", "records.jsonl"):
-        (tmp_path / "run" / name).write_bytes((whole / name).read_bytes())
-    for name in ("facts", "trials"):
-        shutil.copytree(whole / name, tmp_path / "run" / name)
-    return tmp_path / "run"
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "run")
 
 
-def test_blocks_after_the_end_are_neither_run_nor_missing(folder):
+def test_blocks_after_the_end_are_neither_run_nor_missing(folder: Path) -> None:
     run = load_run(cut(folder, 6))
     assert len(run.trials) == len(run.plan["trials"]) == 72
     assert stopping_rule_status(run).endswith("8 times at most: reached after 6")
@@ -180,22 +176,19 @@ def test_blocks_after_the_end_are_neither_run_nor_missing(folder):
     assert "Stopping rule." in notices_html(run)
 
 
-def test_a_run_in_progress_reports_what_is_too_wide(folder):
+def test_a_run_in_progress_reports_what_is_too_wide(folder: Path) -> None:
     run = load_run(cut(folder, 3))
     assert "8 times at most: not yet: " in stopping_rule_status(run)
     assert "uncaged · heap · sequential none" in stopping_rule_status(run)
     assert "Unfinished" in notices_html(run)
 
 
-def test_a_reached_bound_reports_what_is_too_wide(folder):
-    def wide(line):
-        record = json.loads(line)
+def test_a_reached_bound_reports_what_is_too_wide(folder: Path) -> None:
+    def wide(record: Json) -> None:
         if record["response"] and record["treatment"]["pattern"] == "random":
             record["response"]["full_pass_seconds"] *= record["repeat"]
-        return json.dumps(record)
 
-    lines = (folder / "records.jsonl").read_text().splitlines()
-    (folder / "records.jsonl").write_text("".join(f"{wide(line)}\n" for line in lines))
+    edit(folder / "records.jsonl", wide)
     run = load_run(folder)
     assert len(list(read_records(folder / "records.jsonl"))) == len(run.trials) == 96
     assert "not reached: uncaged · heap · random " in stopping_rule_status(run)

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis import comparison
 from analysis.cells import NoiseFloor, identical_treatments, noise_floor, noise_of
-from analysis.comparison import change_word, compare, judge, load_runs
-from analysis.data.load import load_run
+from analysis.comparison import Comparison, change_word, compare, judge, load_runs
+from analysis.data.load import Treatment, load_run
 from analysis.stats import MedianSummary, evaluate_gate, parse_gate
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from tests.builders.command_line import called
 from tests.builders.pages import loads_of
+from tests.builders.record_changes import seconds, updated, warm, where
+from tests.builders.run_edits import edit
 from tests.builders.timed_runs import COLD, times
 from tests.fixtures.runs import DEFINITION, build_run
 
+FACTS = "facts/b-1.json"
+
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs: `a`, `again` (equal), `slow` (30 % slower) and `few` (three repeats, not eight)."""
     top = tmp_path_factory.mktemp("runs")
     for name, factor, seed, repeats in (
@@ -35,58 +46,56 @@ def folders(tmp_path_factory):
     return top
 
 
-def change_of(compared, treatment=COLD, response="full_pass_seconds"):
-    [row] = [
-        row
+def change_of(compared: Comparison, treatment: Treatment = COLD) -> comparison.Change:
+    [change] = [
+        row.changes[0]
         for row in compared.rows
-        if dict(row.treatment) == treatment and row.response == response
+        if (row.treatment, row.response) == (treatment, "full_pass_seconds")
     ]
-    return row.changes[0]
+    return change
 
 
-def test_a_slower_run_is_higher_in_every_treatment(folders):
+def changes_of(compared: Comparison) -> list[tuple[comparison.Change, MedianSummary]]:
+    """Return the changes that have a ratio, with it."""
+    changes = (change for row in compared.rows for change in row.changes)
+    return [(change, change.ratio) for change in changes if change.ratio]
+
+
+def test_a_slower_run_is_higher_in_every_treatment(folders: Path) -> None:
     compared = compare(load_runs([folders / "a", folders / "slow"]))
-    changes = [change for row in compared.rows for change in row.changes if change.ratio]
+    changes = changes_of(compared)
     assert len(changes) == 10  # two of twelve are killed in both runs
-    assert {change.word for change in changes} == {"higher"}
-    assert all(
-        change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4
-        for change in changes
-    )
+    assert {change.word for change, _ in changes} == {"higher"}
+    assert all(ratio.low < 1.3 < ratio.high or 1.2 < ratio.middle < 1.4 for _, ratio in changes)
     [whole] = compared.overall["full_pass_seconds"]
+    assert whole is not None
     assert 1.28 < whole.low < whole.middle < whole.high < 1.32
     assert whole.kind == "95 %"
 
 
-def test_an_equal_run_is_inconclusive(folders):
+def test_an_equal_run_is_inconclusive(folders: Path) -> None:
     compared = compare(load_runs([folders / "a", folders / "again"]))
-    changes = [change for row in compared.rows for change in row.changes if change.ratio]
-    assert {change.word for change in changes} == {"inconclusive"}
+    changes = changes_of(compared)
+    assert {change.word for change, _ in changes} == {"inconclusive"}
     assert compared.differences == ()
-    assert {change.floor for change in changes} == {None}, "no A/A pair shows one"
+    assert {change.floor for change, _ in changes} == {None}, "no A/A pair shows one"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "word"), [((1.21, 1.3, 1.4), "inconclusive"), ((1.25, 1.35, 1.4), "higher")]
+    ("times_of_b", "word"), [((1.21, 1.3, 1.4), "inconclusive"), ((1.25, 1.35, 1.4), "higher")]
 )
-def test_a_change_below_the_noise_floor_is_inconclusive(tmp_path, seconds, word):
+def test_a_change_below_the_noise_floor_is_inconclusive(
+    tmp_path: Path, times_of_b: tuple[float, ...], word: str
+) -> None:
     """All of B exceed all of A, whose own range is 1 to 1.2."""
-
-    def given(figures):
-        def change(record):
-            if record["response"]:
-                record["response"]["full_pass_seconds"] = figures[record["repeat"] - 1]
-                record["measured"], record["traces"] = None, {}
-
-        return change
-
-    runs = [
-        build_run(tmp_path / "a", given((1.0, 1.1, 1.2))),
-        build_run(tmp_path / "b", given(seconds)),
-    ]
+    sides = {"a": (1.0, 1.1, 1.2), "b": times_of_b}
+    runs = [build_run(tmp_path / name, seconds(*times)) for name, times in sides.items()]
     change = change_of(compare(load_runs(runs)))
+    assert change.ratio is not None
     assert change.ratio.low > 1
-    assert change.floor == NoiseFloor(pytest.approx(0.2), "range")
+    assert change.floor is not None
+    assert change.floor.share == pytest.approx(0.2)
+    assert change.floor.kind == "range"
     assert change.word == word
 
 
@@ -100,28 +109,18 @@ def test_a_change_below_the_noise_floor_is_inconclusive(tmp_path, seconds, word)
         (0.12, (0.85, 0.95), "inconclusive"),
     ],
 )
-def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
-    assert (
-        change_word(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "a_a_pair"))
-        == word
-    )
-    assert (
-        change_word(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "a_a_pair"))
-        == "too few trials"
-    )
+def test_a_word_needs_both_the_interval_and_the_floor(
+    share: float, ends: tuple[float, float], word: str
+) -> None:
+    ratio, floor = MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "a_a_pair")
+    assert change_word(ratio, floor) == word
+    assert change_word(replace(ratio, n=2, kind="range"), floor) == "too few trials"
 
 
-def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
-    killed = {"outcome": "oom_killed", "response": {}, "measured": None}
-    other = build_run(
-        tmp_path / "b",
-        lambda r: (
-            r.update(killed) if list(r["treatment"].values()) == list(COLD.values()) else None
-        ),
-    )
-    compared = compare(
-        load_runs([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")]
-    )
+def test_both_killed_is_no_change_and_one_killed_says_so(folders: Path, tmp_path: Path) -> None:
+    killed = where(COLD, updated(outcome="oom_killed", response={}, measured=None))
+    runs = load_runs([folders / "few", build_run(tmp_path / "b", killed)])
+    compared = compare(runs, [parse_gate("full_pass_seconds > +900%")])
     assert change_of(compared).word == "killed in B"
     heap = {"cage": "tenth", "source": "heap", "pattern": "random"}
     assert change_of(compared, heap).word == "killed in A and B"
@@ -130,61 +129,42 @@ def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
     assert tuple(heap.values()) not in judged
 
 
-@pytest.mark.parametrize(
-    ("what", "changes"),
-    [
-        ("experiment", {"experiment": "another"}),
-        ("kernel", {}),
-        ("emulation", {}),
-        ("dataset", {}),
-        ("program", {}),
-    ],
-)
-def test_incomparable_runs_are_refused_and_named_with_anyway(
-    folders, tmp_path, what, changes, capsys
-):
-    def change(record):
-        record["emulated"] = what != "emulation"
+def change_trials(folder: Path, **changes: Json) -> None:
+    edit(folder / "plan.json", lambda plan: [trial.update(changes) for trial in plan["trials"]])
 
-    other = build_run(tmp_path / "other", change, **changes)
-    if what == "kernel":
-        (other / "facts/b-1.json").write_text('{"kernel": "6.18.0"}')
-    if what in ("dataset", "program"):
-        plan = json.loads((other / "plan.json").read_text())
-        key = {
-            "dataset": ("dataset", {"size_bytes": 7}),
-            "program": ("workload", {"program": "pcscan"}),
-        }[what]
-        for trial in plan["trials"]:
-            trial[key[0]] = key[1]
-        del plan["plan_sha256"]
-        (other / "plan.json").write_text(json.dumps(plan))
+
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "experiment": lambda folder: build_run(folder, experiment="another"),
+    "kernel": lambda folder: (build_run(folder) / FACTS).write_text('{"kernel": "6.18.0"}'),
+    "emulation": lambda folder: build_run(folder, lambda record: record.update(emulated=False)),
+    "dataset": lambda folder: change_trials(build_run(folder), dataset={"size_bytes": 7}),
+    "program": lambda folder: change_trials(build_run(folder), workload={"program": "pcscan"}),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_incomparable_runs_are_refused_and_named_with_anyway(
+    folders: Path, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    OTHERS[what](other)
     with pytest.raises(PagecageError, match=f"not comparable: {what}") as refused:
         compare(load_runs([folders / "few", other]))
     assert "--anyway" in refused.value.hint
     compared = compare(load_runs([folders / "few", other]), anyway=True)
     assert [one.what for one in compared.obstacles] == [what]
-    assert called(["compare", str(folders / "few"), str(other), "--anyway"]) == 0
+    assert called(["compare", folders / "few", other, "--anyway"]) == 0
     assert f"compared anyway, {what}:" in capsys.readouterr().out
 
 
-def test_what_differs_is_listed(folders, tmp_path):
-    other = build_run(
-        tmp_path / "other", harness={"version": "9.9", "git_revision": "fedc", "git_dirty": False}
-    )
-    plan = json.loads((other / "plan.json").read_text())
-    for trial in plan["trials"]:
-        trial["cage"]["properties"] = {"MemoryMax": 67108864}
-    records = [json.loads(line) for line in (other / "records.jsonl").read_text().splitlines()]
-    for record in records:
+def test_what_differs_is_listed(folders: Path, tmp_path: Path) -> None:
+    def larger(record: Json) -> None:
         record["cage"]["requested"] = {"MemoryMax": 67108864}
         record["cage"]["read_back"] = {"memory.max": "67108864"}
-    (other / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    del plan["plan_sha256"]
-    (other / "plan.json").write_text(json.dumps(plan))
-    (other / "facts/b-1.json").write_text(
-        (other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4')
-    )
+
+    harness = {"version": "9.9", "git_revision": "fedc", "git_dirty": False}
+    other = build_run(tmp_path / "other", larger, harness=harness)
+    edit(other / FACTS, lambda facts: facts.update(cpus=4))
     compared = compare(load_runs([folders / "few", other]))
     differences = {one.name: one.values for one in compared.differences}
     assert differences["pagecage version"] == ("0.1.0", "9.9")
@@ -196,38 +176,34 @@ def test_what_differs_is_listed(folders, tmp_path):
     assert not any("boot" in name for name in differences)
 
 
-def warm_cache(record):
-    """Let every trial of one treatment find its file in the cache."""
-    if record["treatment"] == COLD:
-        record["cache"]["resident_bytes_before"] = 67108864
-
-
-def test_excluded_trials_are_included_by_name_alone(folders, tmp_path):
-    other = build_run(tmp_path / "other", warm_cache)
+def test_excluded_trials_are_included_by_name_alone(folders: Path, tmp_path: Path) -> None:
+    other = build_run(tmp_path / "other", where(COLD, warm))
     ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
     assert len(ids) == 3
     sides = [folders / "few", other]
     assert change_of(compare(load_runs(sides))).word == "excluded in B"
     included = change_of(compare(load_runs(sides, [ids[0], f"B:{ids[1]}"])))
+    assert included.ratio is not None
     assert included.ratio.n == 2
     for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", "C:host_quiet", ""):
         with pytest.raises(PagecageError, match="not an excluded trial"):
             load_runs(sides, [wrong])
 
 
-def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path, capsys):
-    def loaded(record):
+def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(
+    folders: Path, tmp_path: Path
+) -> None:
+    def loaded(record: Json) -> None:
         if record["counters"].get("after"):
             record["counters"]["after"]["device"]["sectors_written"] += 40_000
 
     words = ["--fail-if=device_read_bytes > +5%", "--include=host_quiet"]
     other = build_run(tmp_path / "other", loaded)
-    sides = [str(folders / "few"), str(other)]
+    sides = [folders / "few", other]
     assert called(["compare", *sides, words[0]]) == 6
-    assert called(["compare", *sides, *words]) == 0, (
-        "other processes wrote, and changed no bytes read"
-    )
-    quiet = [str(folders / "few"), str(folders / "a")]
+    said = "other processes wrote, and changed no bytes read"
+    assert called(["compare", *sides, *words]) == 0, said
+    quiet = [folders / "few", folders / "a"]
     assert called(["compare", *quiet, *words]) == 0, "a host that was quiet excludes none"
     for folder in (other, folders / "a"):
         kept = tmp_path / f"{folder.name}.json"
@@ -246,12 +222,14 @@ def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path,
         ),
     ],
 )
-def test_a_gate_says_why_trials_are_excluded(folders, tmp_path, repeats, reason):
-    def warm(record):
+def test_a_gate_says_why_trials_are_excluded(
+    folders: Path, tmp_path: Path, repeats: tuple[int, ...], reason: str
+) -> None:
+    def warms(record: Json) -> None:
         if record["repeat"] in repeats:
-            warm_cache(record)
+            warm(record)
 
-    other = build_run(tmp_path / "other", warm)
+    other = build_run(tmp_path / "other", warms)
     gates = [parse_gate("full_pass_seconds > +900%"), parse_gate("full_pass_seconds > 9999s")]
     results = [*compare(load_runs([folders / "few", other]), gates).gate_results]
     found = [(one.verdict, one.reason) for one in results if dict(one.treatment) == COLD]
@@ -260,29 +238,33 @@ def test_a_gate_says_why_trials_are_excluded(folders, tmp_path, repeats, reason)
     assert [one.reason for one in alone] == [reason.replace(" in B", "")]
 
 
-def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, capsys):
-    def all_spoilt(record):
+def test_a_run_with_all_trials_excluded_is_an_error_message(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def all_spoilt(record: Json) -> None:
         record["cache"]["resident_bytes_before"] = 4096
         record["cache"]["requested"] = "cold"
 
     other = build_run(tmp_path / "other", all_spoilt)
-    assert called(["compare", str(folders / "few"), str(other)]) == 2
+    assert called(["compare", folders / "few", other]) == 2
     assert "no treatment with figures on both sides" in capsys.readouterr().err
     gate = "--fail-if=device_read_bytes > +5%"
-    assert called(["compare", str(folders / "few"), str(other), gate]) == 6, "it is undecided"
+    assert called(["compare", folders / "few", other, gate]) == 6, "it is undecided"
     capsys.readouterr()
-    assert called(["show", str(other)]) == 0
+    assert called(["show", other]) == 0
     assert "valid 0 of " in capsys.readouterr().out
 
 
-def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp_path, capsys):
+def three(folders: Path) -> list[str | Path]:
+    """Return the words that compare three runs."""
+    return ["compare", *(folders / name for name in ("a", "again", "slow"))]
+
+
+def test_the_comparison_page_loads_nothing_and_has_the_same_figures(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "compared.html"
-    words = [
-        "compare",
-        *(str(folders / name) for name in ("a", "again", "slow")),
-        "--html",
-        str(page),
-    ]
+    words = [*three(folders), "--html", page]
     assert called([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
     text = page.read_text()
     assert loads_of(text) == []
@@ -293,10 +275,10 @@ def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
     assert all(f"{float(row['ratio']):.3g}×" in text for row in rows if row["ratio"])
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert called([*words[:-1], str(tmp_path / "no/such/folder.html")]) == 2
+    assert called([*words[:-1], tmp_path / "no/such/folder.html"]) == 2
 
 
-def test_a_run_against_itself_is_refused(folders):
+def test_a_run_against_itself_is_refused(folders: Path) -> None:
     with pytest.raises(PagecageError, match="with itself"):
         load_runs([folders / "a", folders / "a"])
 
@@ -313,11 +295,11 @@ def test_a_run_against_itself_is_refused(folders):
         ("full_pass_seconds > +10%", "few", 5),
     ],
 )
-def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
-    assert (
-        called(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"])
-        == status
-    )
+def test_a_gate_has_an_exit_status(
+    folders: Path, gate: str, other: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", folders / "a", folders / other, "--fail-if", gate, "--json"]
+    assert called(words) == status
     verdicts = {one["verdict"] for one in json.loads(capsys.readouterr().out)["gates"]}
     assert {5: "failed", 6: "undecided", 0: "passed"}[status] in verdicts
 
@@ -325,28 +307,18 @@ def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "read_seconds",
-        "read_seconds > 10%",
-        "read_seconds > +10",
-        "read_seconds = +10%",
-        "read_seconds > +1e3%",
-        "read_seconds > ++10%",
-        "> +10%",
-        "read seconds > +10%",
-        "read_seconds > +10% x",
-        "read_seconds > +.5%",
-        "read_seconds < -100%",
-        "READ_SECONDS > +1%",
-        "read_seconds > +٣%",
+        *("", "read_seconds", "> +10%", "READ_SECONDS > +1%", "read seconds > +10%"),
+        *("read_seconds > 10%", "read_seconds > +10", "read_seconds = +10%"),
+        *("read_seconds > +1e3%", "read_seconds > ++10%", "read_seconds > +10% x"),
+        *("read_seconds > +.5%", "read_seconds < -100%", "read_seconds > +٣%"),
     ],
 )
-def test_invalid_gates_are_refused(text):
+def test_invalid_gates_are_refused(text: str) -> None:
     with pytest.raises(PagecageError, match="--fail-if"):
         parse_gate(text)
 
 
-def test_a_gate_on_what_no_trial_has_is_refused(folders):
+def test_a_gate_on_what_no_trial_has_is_refused(folders: Path) -> None:
     with pytest.raises(PagecageError, match="no trial has 'read_minutes'"):
         compare(load_runs([folders / "a", folders / "slow"]), [parse_gate("read_minutes > +1%")])
 
@@ -357,90 +329,84 @@ def test_a_gate_on_what_no_trial_has_is_refused(folders):
     low=st.floats(0.01, 10),
     high=st.floats(0.01, 10),
 )
-def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(sign, percent, low, high):
+def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(
+    sign: str, percent: Decimal, low: float, high: float
+) -> None:
     low, high = sorted((low, high))
     gate = parse_gate(f"x_seconds {sign} {percent:+}%")
     verdict, _ = evaluate_gate(gate, MedianSummary(9, (low + high) / 2, low, high, "95 %"))
     beyond = [eval(f"{end} {sign} {1 + float(percent) / 100}") for end in (low, high)]
-    assert verdict == {(True, True): "failed", (False, False): "passed"}.get(
-        tuple(beyond), "undecided"
-    )
+    assert verdict == ("failed" if all(beyond) else "undecided" if any(beyond) else "passed")
     assert evaluate_gate(gate, MedianSummary(2, 1, low, high, "range"))[0] == "undecided"
     assert evaluate_gate(gate, None)[0] == "undecided"
 
 
-def test_treatments_with_equal_trials_are_an_a_a_pair(tmp_path):
+def test_treatments_with_equal_trials_are_an_a_a_pair(tmp_path: Path) -> None:
+    def by_source(plan: Json) -> None:
+        for trial in plan["trials"]:
+            trial["workload"] = {"arguments": [trial["treatment"]["source"]]}
+
     folder = build_run(tmp_path / "run", times(1))
-    plan = json.loads((folder / "plan.json").read_text())
-    for trial in plan["trials"]:
-        trial["workload"] = {"arguments": [trial["treatment"]["source"]]}
-    del plan["plan_sha256"]
-    (folder / "plan.json").write_text(json.dumps(plan))
+    edit(folder / "plan.json", by_source)
     assert identical_treatments(load_run(folder), COLD) == [{**COLD, "pattern": "random"}]
 
 
-def test_levels_that_are_declared_identical_are_an_a_a_pair(tmp_path):
-    definition = {**DEFINITION, "identical": [{"pattern": ["sequential", "random"]}]}
-    run = load_run(build_run(tmp_path / "run", times(1), definition=definition))
+IDENTICAL = {**DEFINITION, "identical": [{"pattern": ["sequential", "random"]}]}
+
+
+def test_levels_that_are_declared_identical_are_an_a_a_pair(tmp_path: Path) -> None:
+    run = load_run(build_run(tmp_path / "run", times(1), definition=IDENTICAL))
     assert identical_treatments(run, COLD) == [{**COLD, "pattern": "random"}]
     other = load_run(build_run(tmp_path / "other", times(1)))
     assert identical_treatments(other, COLD) == []
 
 
-def identical_pair(folder, factor, repeats):
-    """Build a run in which `random` is declared to be `sequential`, and takes `factor` as long."""
+@pytest.mark.parametrize(
+    ("factor", "repeats", "share"),
+    [(1.1, 6, pytest.approx(0.1, abs=0.02)), (1, 6, None), (1.2, 3, pytest.approx(0.2, abs=0.05))],
+)
+def test_a_floor_is_what_an_a_a_pair_shows_beyond_its_repeats(
+    tmp_path: Path, factor: float, repeats: int, share: object
+) -> None:
+    """`random` is declared to be `sequential`, and takes `factor` as long."""
     change = times(1)
 
-    def with_factor(record):
+    def with_factor(record: Json) -> None:
         change(record)
         if record["response"] and record["treatment"]["pattern"] == "random":
             record["response"]["full_pass_seconds"] *= factor
 
-    definition = {**DEFINITION, "identical": [{"pattern": ["sequential", "random"]}]}
-    return load_run(build_run(folder, with_factor, definition=definition, repeats=repeats))
+    run = build_run(tmp_path / "run", with_factor, definition=IDENTICAL, repeats=repeats)
+    floor = noise_floor(load_run(run), COLD, "full_pass_seconds")
+    assert (floor and floor.share) == share
+    assert floor is None or floor.kind == "a_a_pair"
 
 
-def test_a_floor_is_what_an_a_a_pair_shows_beyond_its_repeats(tmp_path):
-    floor = noise_floor(identical_pair(tmp_path / "apart", 1.1, 6), COLD, "full_pass_seconds")
-    assert floor.kind == "a_a_pair"
-    assert floor.share == pytest.approx(0.1, abs=0.02)
-    alike = identical_pair(tmp_path / "alike", 1, 6)
-    assert noise_floor(alike, COLD, "full_pass_seconds") is None
-    few = noise_floor(identical_pair(tmp_path / "few", 1.2, 3), COLD, "full_pass_seconds")
-    assert few.kind == "a_a_pair"
-    assert few.share == pytest.approx(0.2, abs=0.05)
-
-
-def test_a_floor_of_few_repeats_is_their_range(tmp_path):
+def test_a_floor_of_few_repeats_is_their_range(tmp_path: Path) -> None:
     run = load_run(build_run(tmp_path / "few", times(1)))
     floor = noise_floor(run, COLD, "full_pass_seconds")
+    assert floor is not None
     assert floor.kind == "range"
     assert 0 < floor.share < 0.05
-    assert noise_of([1.0, 1.1, 1.2, 1.3]).share == pytest.approx(0.3)
+    four = noise_of([1.0, 1.1, 1.2, 1.3])
+    assert four is not None
+    assert four.share == pytest.approx(0.3)
     assert [noise_of([1.0]), noise_of([0.0, 1.0]), noise_of([1.0] * 5)] == [None] * 3
 
 
-def test_three_runs_in_every_format(folders, capsys):
-    words = ["compare", *(str(folders / name) for name in ("a", "again", "slow"))]
+def test_three_runs_in_every_format(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = three(folders)
     assert called([*words, "--csv"]) == 0
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
     assert len(rows) == 24
     slow = next(row for row in rows if row["run"] == "C" and row["source"] == "unloaded")
-    assert float(slow["ratio"]) == pytest.approx(
-        float(slow["b_median"]) / float(slow["a_median"]), rel=0.01
-    )
+    ratio, a, b = (float(slow[name]) for name in ("ratio", "a_median", "b_median"))
+    assert ratio == pytest.approx(b / a, rel=0.01)
     assert called([*words, "--markdown"]) == 0
     text = capsys.readouterr().out
-    assert (
-        len(
-            {
-                line.count("|")
-                for line in text.splitlines()
-                if line.startswith("|") and "unloaded" in line
-            }
-        )
-        == 1
-    )
+    rows_of_one = [line for line in text.splitlines() if re.match(r"\|.*unloaded", line)]
+    assert len({line.count("|") for line in rows_of_one}) == 1
+    assert "Nothing that is recorded differs" in text
     assert called([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [run["run_id"] for run in data["runs"]] == ["a", "again", "slow"]
@@ -450,5 +416,3 @@ def test_three_runs_in_every_format(folders, capsys):
     shown = capsys.readouterr().out
     assert "C / A" in shown
     assert "Nothing that is recorded differs" not in shown
-    assert called([*words, "--markdown"]) == 0
-    assert "Nothing that is recorded differs" in capsys.readouterr().out

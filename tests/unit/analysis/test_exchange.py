@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
+from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from analysis.cells import make_cell, treatments
@@ -102,12 +103,8 @@ def test_more_transactions_per_second_are_better() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_openmetrics_is_read(name: str) -> None:
     run = stored(name)
-    families = {
-        family.name: family
-        for family in text_string_to_metric_families(  # type: ignore[no-untyped-call]
-            WRITERS["openmetrics"](run)
-        )
-    }
+    parsed: Callable[[str], Iterator[Metric]] = text_string_to_metric_families
+    families = {family.name: family for family in parsed(WRITERS["openmetrics"](run))}
     trials = families["pagecage_trials"].samples
     assert sum(sample.value for sample in trials) == len(run.trials)
     figures = families.get(f"pagecage_{run.response}")

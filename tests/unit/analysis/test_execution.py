@@ -36,11 +36,7 @@ def outputs_of(document: Any, kind: str) -> Iterator[str]:
 def errors_of(document: Any) -> list[Any]:
     """Return errors, and what a library wrote to standard error."""
     outputs = [output for cell in document["cells"] for output in cell.get("outputs", ())]
-    return [
-        output
-        for output in outputs
-        if output["output_type"] == "error" or output.get("name") == "stderr"
-    ]
+    return [one for one in outputs if one["output_type"] == "error" or one.get("name") == "stderr"]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

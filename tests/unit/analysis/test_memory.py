@@ -29,24 +29,23 @@ from tests.fixtures.runs import build_run
 
 
 def searched(path: Path) -> MemoryRun:
-    found = memory_run(load_run(stored(path)))
+    found = memory_run(load_run(path))
     assert found is not None
     return found
 
 
 def test_the_first_sentence_is_the_answer(tmp_path: Path) -> None:
-    found = searched(tmp_path / "run")
+    found = searched(stored(tmp_path / "run"))
     assert found.sentences[0].endswith("are page cache that brings no time.")
     assert found.sentences[1].startswith("Working set (no refaults): 40.")
 
 
 def test_the_report_begins_with_it_and_has_the_steps(tmp_path: Path) -> None:
-    run = load_run(stored(tmp_path / "run"))
-    report = run_report(run)
+    path = stored(tmp_path / "run")
+    report = run_report(load_run(path))
     blocks = (*report.blocks, *report.rest)
     texts = [block.text for block in blocks if isinstance(block, Paragraph)]
-    found = memory_run(run)
-    assert found is not None
+    found = searched(path)
     assert set(found.sentences) < set(texts)
     assert texts.index(found.sentences[0]) < 4
     tables = [block for block in report.blocks if isinstance(block, Table)]
@@ -55,7 +54,7 @@ def test_the_report_begins_with_it_and_has_the_steps(tmp_path: Path) -> None:
 
 
 def test_the_steps_are_the_reference_and_then_smaller_and_smaller_limits(tmp_path: Path) -> None:
-    found = searched(tmp_path / "run")
+    found = searched(stored(tmp_path / "run"))
     first, *others = found.steps
     assert (first.limit_bytes, first.trials, first.peak_bytes) == (None, 3, USED)
     limits = [step.limit_bytes or 0 for step in others]
@@ -72,7 +71,7 @@ def test_the_steps_are_the_reference_and_then_smaller_and_smaller_limits(tmp_pat
 
 
 def test_columns_without_figures_are_left_out(tmp_path: Path) -> None:
-    found = searched(tmp_path / "run")
+    found = searched(stored(tmp_path / "run"))
     assert not {"anonymous", "OOM kills"} & set(step_rows(found)[0])
     killed = replace(found.steps[-1], oom_kills=1)
     assert "OOM kills" in step_rows(replace(found, steps=(*found.steps[:-1], killed)))[0]
@@ -87,7 +86,7 @@ def test_json_has_the_answer_and_the_steps(tmp_path: Path) -> None:
 
 
 def test_the_curve_marks_both_needs(tmp_path: Path) -> None:
-    found = searched(tmp_path / "run")
+    found = searched(stored(tmp_path / "run"))
     with drawing_style():
         figure = memory_figure(found)
     assert figure is not None
@@ -111,15 +110,13 @@ def test_damon_is_cited_or_the_reason_why_it_is_not(tmp_path: Path) -> None:
     counts = [(-1.0, 7 * USED), (1.0, 0), (2.0, WORKING_SET), (3.0, WORKING_SET), (4.0, USED)]
     lines = (json.dumps({"t": begin + t, "bytes": count}) + "\n" for t, count in counts)
     (path / trace).write_text("".join(lines))
-    found = memory_run(load_run(path))
-    assert found is not None
+    found = searched(path)
     told = "touched 40 MiB within half a second through its mappings (median of 3 intervals; at"
     assert any(told in sentence for sentence in found.sentences)
 
     missing = {"damon": {"status": "missing", "reason": "the kernel has none", "lost_events": None}}
     without = replace(last[SECOND_OPINION], collectors=missing)
-    found = memory_run(load_run(stored(tmp_path / "none", {**last, SECOND_OPINION: without})))
-    assert found is not None
+    found = searched(stored(tmp_path / "none", {**last, SECOND_OPINION: without}))
     assert "No second opinion by DAMON: the kernel has none." in found.sentences
 
 
@@ -130,8 +127,7 @@ def test_without_a_reference_that_counts_nothing_is_said(tmp_path: Path) -> None
         trial["trial_id"]: replace(recorded(trial), outcome="oom_killed", counters=killed.counters)
         for trial in plan["trials"]
     }
-    found = memory_run(load_run(stored(tmp_path / "run", last)))
-    assert found is not None
+    found = searched(stored(tmp_path / "run", last))
     assert found.answer is None
     assert len(found.sentences) == 1
 
@@ -140,8 +136,7 @@ def test_files_that_nobody_made_cold_are_a_caveat(tmp_path: Path) -> None:
     plan = document()
     for trial in plan["trials"]:
         trial["workload"]["command"]["data_paths"] = []
-    found = memory_run(load_run(stored(tmp_path / "run", trials=plan["trials"])))
-    assert found is not None
+    found = searched(stored(tmp_path / "run", trials=plan["trials"]))
     assert "No files were made cold (--cold)" in found.sentences[-1]
 
 

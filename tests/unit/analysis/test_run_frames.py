@@ -112,9 +112,8 @@ def test_the_frame_and_csv_of_a_run_are_the_same(run: RunFrames) -> None:
     rows = list(csv.DictReader(StringIO(as_csv(run.run))))
     frame = run.medians()
     assert list(rows[0]) == list(frame)
-    assert [row["median"] for row in rows if row["median"]] == [
-        str(value) for value in frame["median"].dropna()
-    ]
+    medians = [row["median"] for row in rows if row["median"]]
+    assert medians == [str(value) for value in frame["median"].dropna()]
 
 
 def test_levels_keep_the_order_of_the_definition_in_a_pivot(run: RunFrames) -> None:
@@ -144,7 +143,7 @@ def test_ratios_have_a_row_for_each_level_of_the_other_factors(run: RunFrames) -
     found = run.ratios({"cage": "tenth"}, {"cage": "uncaged"})
     assert list(found) == ["source", "pattern", "ratio", "low", "high", "kind", "n"]
     assert len(found) == 4, "the heap is killed in the cage"
-    slowest = found.loc[found["ratio"].idxmax()]
+    slowest = found.sort_values("ratio").iloc[-1]
     assert (slowest["source"], slowest["pattern"]) == ("unloaded", "random")
     assert slowest["low"] <= slowest["ratio"] <= slowest["high"]
     assert run.ratios({"cage": "none"}, {"cage": "uncaged"}).empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ from analysis.views.html import strip_html
 from analysis.views.run import run_report
 from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpack
+from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_definitions
-from pagecage.model.run_files import plan_sha256
 from pagecage.report.model import Strip, to_markdown
 from pagecage.report.terminal import MOST_LINES
 from tests.builders import memory_runs
+from tests.builders.record_changes import warm, where
+from tests.builders.run_edits import edit
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import NAMES, unpacked
 from tests.tree import ROOT
@@ -110,29 +112,15 @@ def test_every_experiment_names_its_headline() -> None:
 
 
 def changed(folder: Path, **definition: Any) -> Run:
-    plan = json.loads((folder / "plan.json").read_text())
-    plan["definition"] |= definition
-    return rewritten(folder, plan)
-
-
-def rewritten(folder: Path, plan: dict[str, Any], trials: Collection[str] | None = None) -> Run:
-    """Write a changed plan and the records of some of its trials, and load them."""
-    plan["plan_sha256"] = plan_sha256(plan)
-    (folder / "plan.json").write_text(json.dumps(plan))
-    lines = (folder / "records.jsonl").read_text().splitlines()
-    records = [{**json.loads(line), "plan_sha256": plan["plan_sha256"]} for line in lines]
-    kept = [one for one in records if trials is None or one["trial_id"] in trials]
-    (folder / "records.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in kept))
+    edit(folder / "plan.json", lambda plan: plan["definition"].update(definition))
     return load_run(folder)
 
 
 def test_a_part_without_its_treatments_is_left_out(tmp_path: Path) -> None:
     part = {"says": "it takes {value}", "response": "full_pass_seconds"}
     there = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
-    definition = {
-        **DEFINITION,
-        "headline": [{**part, "where": {"cage": "huge"}}, {**part, "where": there}],
-    }
+    parts = [{**part, "where": where} for where in ({"cage": "huge"}, there)]
+    definition = {**DEFINITION, "headline": parts}
     run = load_run(build_run(tmp_path / "run", definition=definition))
     assert [one["where"] for one in headline_tables(run)] == [there]
     assert re.fullmatch(r"It takes ≈? ?\S+ s \(\S+ – \S+ s\)", run_strip(run).result)
@@ -150,21 +138,21 @@ def test_a_definition_without_a_headline_shows_its_extremes(tmp_path: Path) -> N
 
 
 def test_a_result_of_excluded_trials_alone_is_not_proven(tmp_path: Path) -> None:
-    def warm(record: dict[str, Any]) -> None:
-        if record["treatment"]["source"] == "unloaded":
-            record["cache"]["resident_bytes_before"] = 4096
-
-    strip = run_strip(load_run(build_run(tmp_path / "run", warm)))
+    excluded = where({"source": "unloaded"}, warm)
+    strip = run_strip(load_run(build_run(tmp_path / "run", excluded)))
     assert not strip.is_proven
     assert "†" in strip.result
     assert 'class="result unproven"' in strip_html(strip)
     assert strip.trust.startswith("24 of 36 trials")
 
 
+KEPT = "-unloaded-random-"
+
+
 def replayed(folder: Path, response: str, **workload: Any) -> Run:
     """Return a replay in a cage and without limits."""
 
-    def change(record: dict[str, Any]) -> None:
+    def change(record: Json) -> None:
         record["treatment"] = {"cage": record["treatment"]["cage"]}
         record["response"]["tps"] = 1000 if record["treatment"]["cage"] == "uncaged" else 250
 
@@ -175,17 +163,20 @@ def replayed(folder: Path, response: str, **workload: Any) -> Run:
         "claims": [],
         "workload": {**DEFINITION["workload"], **workload},
     }
+
+    def reduced(plan: Json) -> None:
+        plan["trials"] = [
+            {**trial, "treatment": {"cage": trial["treatment"]["cage"]}}
+            for trial in plan["trials"]
+            if KEPT in trial["trial_id"]
+        ]
+
     build_run(folder, change, definition=definition, replay={"typed": ["x"]})
-    plan = json.loads((folder / "plan.json").read_text())
-    kept = {
-        trial["trial_id"] for trial in plan["trials"] if "-unloaded-random-" in trial["trial_id"]
-    }
-    plan["trials"] = [
-        {**trial, "treatment": {"cage": trial["treatment"]["cage"]}}
-        for trial in plan["trials"]
-        if trial["trial_id"] in kept
-    ]
-    return rewritten(folder, plan, kept)
+    edit(folder / "plan.json", reduced)
+    lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
+    kept = (line for line in lines if KEPT in json.loads(line)["trial_id"])
+    (folder / "records.jsonl").write_text("".join(kept))
+    return load_run(folder)
 
 
 def test_a_replay_is_compared_with_its_control(tmp_path: Path) -> None:
@@ -224,7 +215,7 @@ def test_a_search_for_memory_begins_with_its_answer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Run, Run]]:
-    def slower(record: dict[str, Any]) -> None:
+    def slower(record: Json) -> None:
         if record["response"]:
             record["response"]["full_pass_seconds"] *= 1.3
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,14 @@ from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.cli.export import import_
 from pagecage.cli.predict import stored_treatments
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.model.record import read_records
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.campaigns import Run
 from tests.builders.command_line import called
+from tests.builders.run_edits import edit
 from tests.fixtures.fleets import build_fleet
-from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
+from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, with_files, write_scripts
 from tests.fixtures.runs import build_run
 
 FORMS = ((), ("--json",), ("--csv",), ("--markdown",))
@@ -35,12 +36,12 @@ ODD = st.recursive(
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     return build_run(tmp_path / "run")
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with few records, for tests that read it very often."""
     folder = build_run(tmp_path_factory.mktemp("kept") / "run")
     lines = (folder / "records.jsonl").read_text().splitlines()
@@ -48,10 +49,10 @@ def kept(tmp_path_factory):
     return folder
 
 
-def says(folder, capsys, *form):
+def says(folder: Path, capsys: pytest.CaptureFixture[str], *form: str) -> str:
     """Return the refusal; it is short, and no traceback."""
     before = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
-    assert called(["show", str(folder), *form]) == 2
+    assert called(["show", folder, *form]) == 2
     told = capsys.readouterr()
     assert told.out == ""
     assert "Traceback" not in told.err
@@ -72,25 +73,29 @@ def says(folder, capsys, *form):
         ("id,name", "records.jsonl:37"),
     ],
 )
-def test_lines_that_somebody_else_wrote(folder, capsys, line, told):
+def test_lines_that_somebody_else_wrote(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, told: str
+) -> None:
     with (folder / "records.jsonl").open("a") as file:
         file.write(line + "\n")
     assert told in says(folder, capsys)
 
 
-def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
+def test_a_record_that_was_cut_off_is_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = (folder / "records.jsonl").read_bytes()
     whole = len(list(read_records(folder / "records.jsonl")))
     (folder / "records.jsonl").write_bytes(data[:-200])
     assert len(list(read_records(folder / "records.jsonl"))) == whole - 1
-    assert called(["show", str(folder), "-v"]) == 0
+    assert called(["show", folder, "-v"]) == 0
     assert "35 included, 1 not" in capsys.readouterr().out
 
 
 LINE = 2
 
 
-def damage(records):
+def damage(records: Path) -> bytes:
     """Break the JSON of one line by one byte; return the file's content. Its newline stays."""
     lines = records.read_bytes().splitlines(keepends=True)
     lines[LINE - 1] = lines[LINE - 1][:60] + b"\x07" + lines[LINE - 1][61:]
@@ -98,7 +103,7 @@ def damage(records):
     return records.read_bytes()
 
 
-READERS = {
+READERS: dict[str, Callable[[Path], list[str | Path]]] = {
     "show": lambda runs: ["show", runs / "damaged"],
     "show as JSON": lambda runs: ["show", runs / "damaged", "--json"],
     "show for another program": lambda runs: ["show", runs / "damaged", "--format", "bencher"],
@@ -120,7 +125,7 @@ READERS = {
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs: a whole one, and a damaged run, bundle, fleet and newest run."""
     runs = tmp_path_factory.mktemp("runs")
     build_run(runs / "whole", host="a")
@@ -138,7 +143,9 @@ def damaged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_every_verb_names_a_damaged_line(damaged, capsys, verb):
+def test_every_verb_names_a_damaged_line(
+    damaged: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
     before = sorted(damaged.rglob("*"))
     assert called(READERS[verb](damaged)) == 2
     told = capsys.readouterr()
@@ -147,7 +154,7 @@ def test_every_verb_names_a_damaged_line(damaged, capsys, verb):
     assert sorted(damaged.rglob("*")) == before
 
 
-def test_a_resumed_run_names_a_damaged_line(tmp_path):
+def test_a_resumed_run_names_a_damaged_line(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.go()
     damage(run.folder.records_path)
@@ -157,15 +164,9 @@ def test_a_resumed_run_names_a_damaged_line(tmp_path):
 
 
 @pytest.mark.parametrize("form", [[], ["--html"]])
-def test_an_empty_run(folder, capsys, form):
+def test_an_empty_run(folder: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
     (folder / "records.jsonl").write_text("")
     assert "has no record yet" in says(folder, capsys, *form)
-
-
-def changed(folder, **changes):
-    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    lines[3] |= changes
-    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @pytest.mark.parametrize(
@@ -193,24 +194,34 @@ def changed(folder, **changes):
         ),
     ],
 )
-def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, told):
-    changed(folder, **changes)
+def test_records_of_other_runs_or_of_the_wrong_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: Json, told: str
+) -> None:
+    edit(
+        folder / "records.jsonl",
+        lambda record: record.update(changes if record["position"] == 3 else {}),
+    )
     assert told in says(folder, capsys)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("name", "content", "told"),
     [
-        ("", "not valid JSON"),
-        ("[]", "not a JSON object"),
-        ("{", "not valid JSON"),
-        ("{}", "lacks 'run_id'"),
-        ("\0", "not valid JSON"),
-        ('{"plan_version": 2}', "format version 2"),
+        ("plan.json", "", "not valid JSON"),
+        ("plan.json", "[]", "not a JSON object"),
+        ("plan.json", "{", "not valid JSON"),
+        ("plan.json", "{}", "lacks 'run_id'"),
+        ("plan.json", "\0", "not valid JSON"),
+        ("plan.json", '{"plan_version": 2}', "format version 2"),
+        ("facts/b-1.json", "{", "facts"),
+        ("facts/b-1.json", "[]", "facts"),
+        ("facts/b-1.json", "\0", "facts"),
     ],
 )
-def test_plans_that_are_none(folder, capsys, content, told):
-    (folder / "plan.json").write_text(content)
+def test_plans_and_facts_that_are_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, content: str, told: str
+) -> None:
+    (folder / name).write_text(content)
     assert told in says(folder, capsys)
 
 
@@ -227,23 +238,21 @@ def test_plans_that_are_none(folder, capsys, content, told):
         {"run_id": 7},
     ],
 )
-def test_plans_of_the_wrong_kind(folder, capsys, change):
+def test_plans_of_the_wrong_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Json
+) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps({**plan, **change}))
     assert "plan.json" in says(folder, capsys)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "\0"])
-def test_facts_that_are_none(folder, capsys, content):
-    (folder / "facts/b-1.json").write_text(content)
-    assert "facts" in says(folder, capsys)
-
-
-def test_no_folder_at_all(tmp_path, capsys):
+def test_no_folder_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run" in says(tmp_path / "nothing", capsys)
 
 
-def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys, monkeypatch):
+def test_a_report_that_is_there_stays_until_the_new_one_is_whole(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from analysis.views import render
 
     for name in ("report.ipynb", "report.html"):
@@ -251,7 +260,7 @@ def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys,
     report_source = render.SOURCE.read_text()
     monkeypatch.setattr(render, "SOURCE", folder / "source.py")
     (folder / "source.py").write_text(report_source.replace("results.heading", "1 / 0"))
-    assert called(["show", str(folder), "--html"]) == 1
+    assert called(["show", folder, "--html"]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert {(folder / name).read_text() for name in ("report.ipynb", "report.html")} == {
         "the old one"
@@ -260,31 +269,31 @@ def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys,
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def places(value, path=()):
-    """Every place within a record."""
+Place = tuple[str | int, ...]
+
+
+def places(value: object, path: Place = ()) -> Iterator[Place]:
+    """Yield every place within a record."""
     yield path
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    inner: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value)
     for key, one in inner:
         yield from places(one, (*path, key))
 
 
-def with_at(value, path, put):
-    """The record with something else at a place, or without it."""
-    spoilt = copy.deepcopy(value)
-    place = spoilt
-    for key in path[:-1]:
+def put_at(record: Json, path: Place, value: object) -> None:
+    """Put something else at a place of a record, or remove what is there."""
+    *way, last = path
+    place: Any = record
+    for key in way:
         place = place[key]
-    if put is DELETE:
-        del place[path[-1]]
+    if value is DELETE:
+        del place[last]
     else:
-        place[path[-1]] = put
-    return spoilt
+        place[last] = value
 
 
 DELETE = object()
@@ -297,61 +306,55 @@ DELETE = object()
     put=ODD | st.just(DELETE),
     form=st.sampled_from(FORMS),
 )
-def test_whatever_stands_in_a_record_is_read_or_refused(kept, capsys, number, at, put, form):
+def test_whatever_stands_in_a_record_is_read_or_refused(
+    kept: Path,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    at: int,
+    put: object,
+    form: tuple[str, ...],
+) -> None:
     lines = (kept / "records.jsonl").read_text().splitlines()
     record = json.loads(lines[number])
     known = list(places(record))[1:]
-    spoilt = with_at(record, known[at % len(known)], put)
+    put_at(record, known[at % len(known)], put)
     folder = kept.with_name("spoilt")
     folder.mkdir(exist_ok=True)
     for name in ("plan.json", "facts", "trials"):
         if not (folder / name).exists():
             (folder / name).symlink_to(kept / name)
     (folder / "records.jsonl").write_text(
-        "\n".join([*lines[:number], json.dumps(spoilt), *lines[number + 1 :]]) + "\n"
+        "\n".join([*lines[:number], json.dumps(record), *lines[number + 1 :]]) + "\n"
     )
-    status = called(["show", str(folder), *form])
+    status = called(["show", folder, *form])
     told = capsys.readouterr()
     assert status in (0, 2), told.err
     assert bool(told.err) == (status == 2)
 
 
-FENCE = (
-    "\n```\n```{include} secret.txt\n```\n{download}`secret.txt` ![x](secret.txt) [y](secret.txt)"
-)
 SECRET = "a text of the reader's machine"
 REFUSED, ACCEPTED = 2, 0
-Documents = tuple[dict[str, Any], list[dict[str, Any]]]
+FILES = ("plan.json", "records.jsonl")
 
 
-def named(key: str, name: str) -> Callable[..., Documents]:
-    def change(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
-        for part in (plan, *records):
-            part[key] = name
-        return plan, records
+def named(key: str, name: str) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        for file in FILES:
+            edit(run / file, lambda part: part.update({key: name}))
 
     return change
 
 
-def texts(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
-    plan["definition"] = scripted(plan["definition"])
-    plan["definition"]["question"] += FENCE
-    plan["size_reason"] = plan["command"] = SCRIPT
-    for record in records:
-        record |= {"error": SCRIPT, "exit": {**record["exit"], "stderr_tail": [SCRIPT]}}
-    return plan, records
-
-
-def levels(plan: dict[str, Any], records: list[dict[str, Any]]) -> Documents:
+def with_hostile_level(run: Path) -> None:
     """Give a factor's level the script as its name, everywhere."""
-    text = json.dumps([plan, records]).replace('"random"', json.dumps(f"$\\bad${SCRIPT}"))
-    changed, all_records = json.loads(text)
-    return changed, all_records
+    edit(run / "plan.json", lambda plan: None)
+    for path in (run / file for file in FILES):
+        path.write_text(path.read_text().replace('"random"', json.dumps(f"$\\bad${SCRIPT}")))
 
 
-HOSTILE: dict[str, tuple[Callable[..., Documents], int]] = {
-    "texts": (texts, ACCEPTED),
-    "levels": (levels, ACCEPTED),
+HOSTILE: dict[str, tuple[Callable[[Path], None], int]] = {
+    "texts": (write_scripts, ACCEPTED),
+    "levels": (with_hostile_level, ACCEPTED),
     "run id": (named("run_id", "../../../../pwned"), REFUSED),
     "run id with a script": (named("run_id", SCRIPT), REFUSED),
     "experiment": (named("experiment", "../../pwned"), REFUSED),
@@ -362,19 +365,14 @@ HOSTILE: dict[str, tuple[Callable[..., Documents], int]] = {
 def hostile(folder: Path, name: str) -> Path:
     """Write a bundle into a folder of bundles; return its path."""
     run = build_run(folder / "20261121T100000Z-constrained-random-vm")
-    plan = json.loads((run / "plan.json").read_text())
-    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
-    plan.pop("plan_sha256", None)
-    changed, told = HOSTILE[name][0](plan, records)
-    files = {
-        "plan.json": json.dumps(changed).encode(),
-        "records.jsonl": "".join(json.dumps(one) + "\n" for one in told).encode(),
-        "report.ipynb": json.dumps(NOTEBOOK).encode(),
-    }
     pack(run, folder / "plain.zip", redacted=False)
+    HOSTILE[name][0](run)
+    files = {file: (run / file).read_bytes() for file in FILES}
+    run_id = json.loads(files["plan.json"])["run_id"]
+    files["report.ipynb"] = json.dumps(NOTEBOOK).encode()
     (folder / "bundles").mkdir()
     bundle = folder / "bundles" / f"hostile{SUFFIX}"
-    with_files(folder / "plain.zip", bundle, files, run_id=changed["run_id"])
+    with_files(folder / "plain.zip", bundle, files, run_id=run_id)
     return bundle
 
 
@@ -383,20 +381,18 @@ def predicted(bundle: Path, _out: Path) -> int:
     return ACCEPTED
 
 
+def articles(verb: str, *option: str) -> Callable[[Path, Path], int]:
+    return lambda bundle, _: called(["articles", verb, *option, bundle.parent, "--markdown"])
+
+
 VERBS: dict[str, Callable[[Path, Path], int]] = {
     "render": lambda bundle, out: import_(bundle, out=out / "run"),
-    "claims": lambda bundle, _: called(
-        ["articles", "claims", "--bundles", str(bundle.parent), "--markdown"]
-    ),
-    "answers": lambda bundle, _: called(
-        ["articles", "answers", "--bundles", str(bundle.parent), "--markdown"]
-    ),
-    "fidelity": lambda bundle, _: called(
-        ["articles", "fidelity", str(bundle.parent), "--markdown"]
-    ),
+    "claims": articles("claims", "--bundles"),
+    "answers": articles("answers", "--bundles"),
+    "fidelity": articles("fidelity"),
     "predict": predicted,
     "publish": lambda bundle, out: called(
-        ["publish", "--bundles", str(bundle.parent), "--out", str(out / "site")]
+        ["publish", "--bundles", bundle.parent, "--out", out / "site"]
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,13 +22,15 @@ from tests.tree import ROOT
 __all__ = ["run", "written"]
 
 
-def shown(folder, capsys):
+def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert called(["show", str(folder), "--json"]) == 0
     return capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_stranger_gets_the_same_tables_byte_for_byte(tmp_path, capsys):
+def test_a_stranger_gets_the_same_tables_byte_for_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = build_run(tmp_path / "20261121T100000Z-constrained-random-vm")
     before, out = shown(folder, capsys), tmp_path / "given.zip"
     assert export(str(folder), out=out) == 0
@@ -41,14 +44,13 @@ def test_a_stranger_gets_the_same_tables_byte_for_byte(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_the_same_run_gives_the_same_bytes(run, tmp_path):
-    for name in ("one.zip", "other.zip"):
-        pack(run, tmp_path / name)
-    one, other = ((tmp_path / name).read_bytes() for name in ("one.zip", "other.zip"))
-    assert one == other
+def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    pack(run, tmp_path / "one.zip")
+    pack(run, tmp_path / "other.zip")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "other.zip").read_bytes()
 
 
-def test_nothing_tells_where_or_by_whom(run, tmp_path):
+def test_nothing_tells_where_or_by_whom(run: Path, tmp_path: Path) -> None:
     manifest = pack(run, tmp_path / "given.zip")
     files = contents(tmp_path / "given.zip")
     for secret in SECRETS:
@@ -65,7 +67,9 @@ def test_nothing_tells_where_or_by_whom(run, tmp_path):
     assert [one["path"].rpartition("/")[2] for one in manifest["left_out"]] == ["sar.bin"]
 
 
-def test_a_redacted_run_still_has_its_tables(run, tmp_path, capsys):
+def test_a_redacted_run_still_has_its_tables(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = json.loads(shown(run, capsys))
     pack(run, tmp_path / "given.zip")
     unpack(tmp_path / "given.zip", tmp_path / "there")
@@ -74,19 +78,16 @@ def test_a_redacted_run_still_has_its_tables(run, tmp_path, capsys):
         assert after[key] == before[key]
 
 
-def test_what_is_not_redacted_is_whole(run, tmp_path):
+def test_what_is_not_redacted_is_whole(run: Path, tmp_path: Path) -> None:
     manifest = pack(run, tmp_path / "given.zip", redacted=False)
-    assert (manifest["is_redacted"], manifest["redactions"], manifest["left_out"]) == (
-        False,
-        [],
-        [],
-    )
+    told = [manifest[key] for key in ("is_redacted", "redactions", "left_out")]
+    assert told == [False, [], []]
     files = contents(tmp_path / "given.zip")
     assert files["records.jsonl"] == (run / "records.jsonl").read_bytes()
     assert b"db-17" in next(data for name, data in files.items() if name.endswith("sar.bin"))
 
 
-def test_an_empty_trace_is_packed(run, tmp_path):
+def test_an_empty_trace_is_packed(run: Path, tmp_path: Path) -> None:
     """fio's mmap engine leaves fio_slat.log empty; without it, the trial lacks a trace."""
     trial = next((run / "trials").iterdir())
     (trial / "fio_slat.log").touch()
@@ -95,30 +96,28 @@ def test_an_empty_trace_is_packed(run, tmp_path):
     assert all("fio_slat" not in entry["path"] for entry in manifest["left_out"])
 
 
-def test_the_crate_lists_every_file_with_its_hash(run, tmp_path):
+def test_the_crate_lists_every_file_with_its_hash(run: Path, tmp_path: Path) -> None:
     pack(run, tmp_path / "given.zip")
     files = contents(tmp_path / "given.zip")
     graph = {one["@id"]: one for one in json.loads(files["ro-crate-metadata.json"])["@graph"]}
     assert graph["ro-crate-metadata.json"]["about"] == {"@id": "./"}
-    assert {part["@id"] for part in graph["./"]["hasPart"]} == set(files) - {
-        "bundle.json",
-        "ro-crate-metadata.json",
-    }
-    for part in graph["./"]["hasPart"]:
-        assert graph[part["@id"]]["sha256"] == hashlib.sha256(files[part["@id"]]).hexdigest()
+    parts = {part["@id"] for part in graph["./"]["hasPart"]}
+    assert parts == files.keys() - {"bundle.json", "ro-crate-metadata.json"}
+    for part in parts:
+        assert graph[part]["sha256"] == hashlib.sha256(files[part]).hexdigest()
     assert graph["#run"]["startTime"] < graph["#run"]["endTime"]
     assert {"name", "description", "datePublished", "license"} <= set(graph["./"])
 
 
 @pytest.mark.parametrize("missing", ["plan.json", "records.jsonl"])
-def test_what_is_no_run_makes_no_bundle(run, tmp_path, missing):
+def test_what_is_no_run_makes_no_bundle(run: Path, tmp_path: Path, missing: str) -> None:
     (run / missing).unlink()
     with pytest.raises(PagecageError):
         pack(run, tmp_path / "given.zip")
     assert not list(tmp_path.glob("*.zip")) + list(tmp_path.glob(".*"))
 
 
-def test_an_archive_that_is_there_is_not_overwritten(run, tmp_path):
+def test_an_archive_that_is_there_is_not_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "given.zip").write_text("mine")
     with pytest.raises(PagecageError, match="already exists"):
         pack(run, tmp_path / "given.zip")
@@ -126,7 +125,7 @@ def test_an_archive_that_is_there_is_not_overwritten(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_site_tells_neither_where_nor_by_whom(run, tmp_path):
+def test_a_site_tells_neither_where_nor_by_whom(run: Path, tmp_path: Path) -> None:
     assert called(["publish", run, "--out", tmp_path / "site"]) == 0
     assert (tmp_path / "site/index.html").exists()
     for path in (path for path in (tmp_path / "site").rglob("*") if path.is_file()):
@@ -134,7 +133,7 @@ def test_a_site_tells_neither_where_nor_by_whom(run, tmp_path):
         assert [secret for secret in SECRETS if secret.encode() in data] == [], path
 
 
-def test_a_bundle_of_a_bundle_names_what_the_first_left_out(tmp_path):
+def test_a_bundle_of_a_bundle_names_what_the_first_left_out(tmp_path: Path) -> None:
     first = ROOT / "docs/runs/20261124T093802Z-constrained-sequential-local.pagecage.zip"
     unpack(first, tmp_path / "got")
     manifest = pack(tmp_path / "got", tmp_path / "again.zip")
@@ -150,16 +149,18 @@ REAL = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 """A run of a guest, packed when bundles had version 1: what was given away must stay readable."""
 
 
-def test_a_real_run_that_was_given_away_is_read_and_goes_on_unchanged(tmp_path, capsys):
+def test_a_real_run_that_was_given_away_is_read_and_goes_on_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     unpack(REAL, tmp_path / "got")
     before = shown(tmp_path / "got", capsys)
     manifest = pack(tmp_path / "got", tmp_path / "again.zip")
     unpack(tmp_path / "again.zip", tmp_path / "there")
     assert shown(tmp_path / "there", capsys) == before
-    assert {
-        key: contents(tmp_path / "again.zip")[key] for key in ("plan.json", "records.jsonl")
-    } == {key: contents(REAL)[key] for key in ("plan.json", "records.jsonl")}
-    assert manifest["left_out"] == json.loads(contents(REAL)["bundle.json"])["left_out"]
+    given, again = contents(REAL), contents(tmp_path / "again.zip")
+    for name in ("plan.json", "records.jsonl"):
+        assert again[name] == given[name]
+    assert manifest["left_out"] == json.loads(given["bundle.json"])["left_out"]
     data = json.loads(before)
     cells = {tuple(cell["treatment"].values()): cell["summary"]["middle"] for cell in data["cells"]}
     assert cells["uncaged", "random"] == pytest.approx(1.702569015)

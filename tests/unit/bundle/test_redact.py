@@ -19,6 +19,7 @@ from pagecage.cli.export import Kind, export
 from pagecage.model.json_codec import from_json, to_json
 from pagecage.model.trial import ImageSpec, Variable
 from tests.builders.command_line import called
+from tests.builders.run_edits import edit
 from tests.fixtures.bundles import contents
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import FOLDER
@@ -70,17 +71,17 @@ def test_a_run_that_has_all_of_it(tmp_path: Path) -> None:
     """In the plan, the facts, the records and a trace, and in every file of the bundle."""
     run = build_run(tmp_path / "run", command=LEAKS["a name with a dot"][0])
     every = " ; ".join(text for text, _ in LEAKS.values())
-    lines = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
-    for record in lines:
-        record["exit"]["stderr_tail"] = [text for text, _ in LEAKS.values()]
-        record["error"] = every
-    (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tail = {"stderr_tail": [text for text, _ in LEAKS.values()]}
+    edit(
+        run / "records.jsonl",
+        lambda record: record.update(error=every, exit={**record["exit"], **tail}),
+    )
     command_line = LEAKS["a machine's kernel parameters"][0]
     [facts] = (run / "facts").iterdir()
     facts.write_text(json.dumps({"kernel_command_line": command_line, "hostname": "web01"}))
     (next((run / "trials").iterdir()) / "load.txt").write_text(every)
     pack(run, tmp_path / "given.zip")
-    files = contents(tmp_path / "given.zip")  # type: ignore[no-untyped-call]
+    files = contents(tmp_path / "given.zip")
     found = [secret for _, secrets in LEAKS.values() for secret in secrets if len(secret) > 4]
     for secret in found:
         for name, data in files.items():
@@ -184,7 +185,7 @@ def test_a_kind_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "replaced kernel (parameters of the kernel's command line)" in capsys.readouterr().err
     assert export(str(run), out=tmp_path / "kept.zip", keep=("kernel", "hosts")) == 0
     assert "kept kernel: in 2 places" in capsys.readouterr().err
-    files = contents(tmp_path / "kept.zip")  # type: ignore[no-untyped-call]
+    files = contents(tmp_path / "kept.zip")
     told = next(json.loads(data) for name, data in files.items() if name.startswith("facts/"))
     assert told == {"hostname": "web01", "kernel_command_line": "crypt=acme quiet"}
 

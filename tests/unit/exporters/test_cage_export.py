@@ -51,7 +51,7 @@ GP2 = Cage(
 
 
 def exported(tool: str, cage: Cage) -> Export:
-    return EXPORTERS[tool](cage, NODE)  # type: ignore[index]
+    return EXPORTERS[tool](cage, NODE)
 
 
 def read_back(text: str) -> dict[str, int]:

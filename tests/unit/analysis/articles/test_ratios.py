@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,8 +25,10 @@ from analysis.data.load import Run, bundled_runs, load_run
 from analysis.views.notebook import answer_html
 from analysis.views.run import run_report
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.model.published_figures import read_rows
 from pagecage.report.model import Report, to_markdown
+from tests.builders.record_changes import updated
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import unpacked
 from tests.tree import ROOT
@@ -39,11 +40,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_two_published_times_give_the_ratio_of_a_finding(run: Run) -> None:
-    assert published_ratios(run) == [
-        "1.4× (15.5 s / 11.1 s)",
-        "",
-        "1× (1.5 s / 1.5 s)",
-    ]
+    assert published_ratios(run) == ["1.4× (15.5 s / 11.1 s)", "", "1× (1.5 s / 1.5 s)"]
 
 
 def test_a_published_ratio_of_the_same_trials_comes_first(run: Run) -> None:
@@ -71,10 +68,10 @@ TABLE = {
 }
 
 
-def run_with(tmp_path: Path, table: dict[str, Any]) -> Run:
+def run_with(tmp_path: Path, table: Json) -> Run:
     definition = {**copy.deepcopy(DEFINITION), "ratio_tables": [table]}
 
-    def twice_as_long_at_random(record: dict[str, Any]) -> None:
+    def twice_as_long_at_random(record: Json) -> None:
         if record["response"]:
             is_random = record["treatment"]["pattern"] == "random"
             record["response"]["full_pass_seconds"] = 6.0 if is_random else 3.0
@@ -119,14 +116,12 @@ def test_a_table_without_a_published_ratio_marks_nothing(
 EXPERIMENTS = ROOT / "experiments"
 
 
-def on_real_cpu(record: dict[str, object]) -> None:
-    record["emulated"] = False
+ON_REAL_CPU = updated(emulated=False)
 
 
 def built(folder: Path, hour: int, *, emulated: bool, size: str = "emulated") -> Run:
     name = f"20261121T{hour:02}0000Z-constrained-random-{'vm' if emulated else 'local'}"
-    change = {} if emulated else {"change": on_real_cpu}
-    return load_run(build_run(folder / name, size=size, **change))
+    return load_run(build_run(folder / name, None if emulated else ON_REAL_CPU, size=size))
 
 
 @pytest.fixture
@@ -148,13 +143,13 @@ def test_each_class_has_its_newest_run_above_smoke_size(tmp_path: Path, guest: R
 
 
 def test_a_disk_of_pagecages_own_is_named_with_the_machine(tmp_path: Path, real: Run) -> None:
-    def on_own_disk(record: dict[str, Any]) -> None:
-        on_real_cpu(record)
+    def on_own_disk(record: Json) -> None:
+        ON_REAL_CPU(record)
         record["device"] |= {"node": "/dev/loop3", "own_disk": "/data/disk.img"}
 
     name = "20261121T140000Z-constrained-random-local"
     own = load_run(build_run(tmp_path / name, size="emulated", change=on_own_disk))
-    facts = [{"cpu_model": "a processor", "cpus": 2, "kernel": "6.18"}]
+    facts = ({"cpu_model": "a processor", "cpus": 2, "kernel": "6.18"},)
     said = "Measured on a real CPU: a processor, 2 processors, unknown of memory, kernel 6.18"
     assert real_cpu_sentence(replace(real, facts=facts)) == said
     said += "; the disk is /dev/loop3, pagecage's own: /data/disk.img by loop"
@@ -189,7 +184,7 @@ def test_a_decided_guest_is_preferred_to_an_undecided_real_cpu(guest: Run, real:
 
 
 def test_the_verdict_of_the_other_class_is_in_the_reason(tmp_path: Path, real: Run) -> None:
-    def read_twice(record: dict[str, Any]) -> None:
+    def read_twice(record: Json) -> None:
         if record["response"].get("amplification"):
             record["response"]["amplification"] *= 100
             record["workload"]["end"]["distinct_bytes"] /= 100

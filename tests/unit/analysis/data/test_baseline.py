@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from analysis.data.load import load_run
 from analysis.exchange import responses_of
 from analysis.stats import parse_gate
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.model.run_files import MOST_PLAN_BYTES
 from tests.builders.command_line import called
+from tests.builders.run_edits import edit
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import NAMES, unpacked
@@ -37,12 +40,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(folders: Path, tmp_path: Path, name: str, value: Any) -> Path:
     """Return the baseline with another fact or entry."""
-    data = json.loads((folders / "a.json").read_text())
-    table = data if name in data else data["facts"][0]
-    table[name] = value
-    del data["baseline_sha256"]
-    (tmp_path / "changed.json").write_text(json.dumps(data))
-    return tmp_path / "changed.json"
+
+    def change(data: Json) -> None:
+        (data if name in data else data["facts"][0])[name] = value
+        del data["baseline_sha256"]
+
+    path = Path(shutil.copy(folders / "a.json", tmp_path / "changed.json"))
+    edit(path, change)
+    return path
 
 
 def test_a_comparison_with_a_baseline_is_that_with_its_run(folders: Path) -> None:
@@ -77,14 +82,13 @@ def test_every_experiment_keeps_its_figures_and_no_names(name: str, tmp_path: Pa
     text = json.dumps(baseline_of(run, responses_of(run)))
     (tmp_path / "b.json").write_text(text)
     [again] = load_runs([tmp_path / "b.json"])
-    figures = {
-        trial.record.trial_id: (trial.is_included, trial.record.response.get(run.response))
-        for trial in run.trials
-    }
-    found = {
-        trial.record.trial_id: (trial.is_included, trial.record.response.get(run.response))
-        for trial in again.trials
-    }
+    figures, found = (
+        {
+            trial.record.trial_id: (trial.is_included, trial.record.response.get(run.response))
+            for trial in one.trials
+        }
+        for one in (run, again)
+    )
     assert found == figures
     hostnames = {facts["hostname"] for facts in run.facts if facts.get("hostname")}
     assert not [word for word in (*hostnames, "mount_point", "data_dir") if f'"{word}"' in text]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +13,15 @@ from analysis.data.load import Run, load_run
 from analysis.figures.style import treatment_styles
 from analysis.figures.traces import MOST_FIELDS, own_alt_text, own_figure
 from analysis.views.notebook import Results
+from pagecage.model.json_codec import Json
+from tests.builders.run_edits import edit
 from tests.fixtures.records import START
 from tests.fixtures.runs import build_run
 
 SPECS = [{"name": "queue"}, {"name": "reads", "is_script": True}]
 
 
-def write_trace(folder: Path, record: dict[str, Any], name: str, lines: list[Any]) -> None:
+def write_trace(folder: Path, record: Json, name: str, lines: Sequence[object]) -> None:
     trace = folder / f"trials/{record['trial_id']}.1/{name}.jsonl"
     trace.parent.mkdir(parents=True, exist_ok=True)
     trace.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "cut off")
@@ -27,7 +29,7 @@ def write_trace(folder: Path, record: dict[str, Any], name: str, lines: list[Any
 
 
 def own_run(folder: Path) -> Path:
-    def with_own(record: dict[str, Any]) -> None:
+    def with_own(record: Json) -> None:
         record.setdefault("traces", {})
         lines = [
             {"arrived": START + n, "line": {"depth_bytes": 1000 * n, "left": -n, "t": START + n}}
@@ -35,27 +37,20 @@ def own_run(folder: Path) -> Path:
         ]
         write_trace(folder, record, "queue", [*lines, {"arrived": START, "text": "x"}, 5, {}])
         maps = [{"type": "map", "data": {"@reads": n}} for n in range(3)]
-        write_trace(
-            folder, record, "reads", [{"arrived": START + n, "line": m} for n, m in enumerate(maps)]
-        )
+        lines = [{"arrived": START + n, "line": line} for n, line in enumerate(maps)]
+        write_trace(folder, record, "reads", lines)
         for name in ("queue", "reads"):
-            record["collectors"][name] = {
-                "status": "ok",
-                "reason": None,
-                "lost_events": None,
-                "required": False,
-                "lines": 5,
-                "gaps": 0,
-                "seconds": 4.0,
-                "cpu_seconds": 0.1,
-                "start_monotonic_seconds": START - 2,
-            }
+            status = {"status": "ok", "reason": None, "lost_events": None, "required": False}
+            times = {"seconds": 4.0, "cpu_seconds": 0.1, "start_monotonic_seconds": START - 2}
+            record["collectors"][name] = {**status, "lines": 5, "gaps": 0, **times}
 
-    build_run(folder, with_own, repeats=1)
-    plan = json.loads((folder / "plan.json").read_text())
-    del plan["plan_sha256"]
-    plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
-    (folder / "plan.json").write_text(json.dumps(plan))
+    return planned(build_run(folder, with_own, repeats=1))
+
+
+def planned(folder: Path) -> Path:
+    """Let the plan of a run have both collectors."""
+    collectors = {"own_collectors": SPECS}
+    edit(folder / "plan.json", lambda plan: [one.update(collectors) for one in plan["trials"]])
     return folder
 
 
@@ -104,12 +99,7 @@ def test_a_run_without_own_collectors_has_no_section(tmp_path: Path) -> None:
 
 
 def test_a_collector_without_numbers_says_so(tmp_path: Path) -> None:
-    folder = build_run(tmp_path / "run", repeats=1)
-    plan = json.loads((folder / "plan.json").read_text())
-    del plan["plan_sha256"]
-    plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
-    (folder / "plan.json").write_text(json.dumps(plan))
-    shown = Results(folder).own_collectors
+    shown = Results(planned(build_run(tmp_path / "run", repeats=1))).own_collectors
     assert shown is not None
     assert shown.text.count("no numbers to draw") == 2
 

@@ -6,7 +6,6 @@ import html
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,15 +13,13 @@ from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
 from analysis.views.notebook import Results
 from analysis.views.render import PAGE, SOURCE, read_source, render
+from pagecage.model.json_codec import Json
 from pagecage.planning.options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 
 REPRESENTATIVE = (
-    "append-saturation",
-    "async-hazard",
-    "constrained-random",
-    "fio-matrix",
+    *("append-saturation", "async-hazard", "constrained-random", "fio-matrix"),
     "random-memory",
 )
 """Together they have every kind of figure.
@@ -32,10 +29,8 @@ These are histograms of three sources, heat, curve, strips, timelines and reside
 ALL = [
     pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.long]) for name in NAMES
 ]
-TABLE, CELL = (
-    re.compile(r"<table.*?</table>", re.DOTALL),
-    re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL),
-)
+TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
+CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 
 
 def test_every_experiment_has_a_small_run() -> None:
@@ -53,58 +48,39 @@ def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) 
     assert tables_of(page_text) == tables_of(page) != []
     assert loads_of(page) == []
     assert not missing_figures(load_run(folder), page_text)
-    assert not [
-        alt_texts for alt_texts in alternative_texts(page) if not re.search(r"\d", alt_texts)
-    ], "a figure says what it shows"
+    said = "a figure says what it shows"
+    assert not [text for text in alternative_texts(page) if not re.search(r"\d", text)], said
 
 
-DRAWN = (
-    "figure",
-    "latencies",
-    "sweep",
-    "amplification",
-    "timelines",
-    "residency",
-    "kernel",
-)
+DRAWN = (*("figure", "latencies", "sweep", "amplification", "timelines", "residency"), "kernel")
 """Parts with figures, which take nine tenths of a report's time."""
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_table_of_every_report_can_be_made(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "drawn", [False, pytest.param(True, marks=pytest.mark.long)], ids=["tables", "figures"]
+)
+def test_every_part_of_every_report_can_be_made(name: str, drawn: bool, tmp_path: Path) -> None:
     results = Results(unpacked(name, tmp_path / "run"))
-    parts = [getattr(results, part) for part in shown_by_the_notebook() if part not in DRAWN]
+    names = [part for part in shown_by_the_notebook() if drawn or part not in DRAWN]
+    parts = [getattr(results, part) for part in names]
     page_text = "".join(part.text for part in parts if part)
     assert not missing_figures(results.run, page_text)
-    assert not alternative_texts(page_text), "figures are drawn by the long test"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
-def test_every_part_of_every_report_can_be_made(name: str, tmp_path: Path) -> None:
-    results = Results(unpacked(name, tmp_path / "run"))
-    parts = [getattr(results, part) for part in shown_by_the_notebook()]
-    page_text = "".join(part.text for part in parts if part)
-    assert not missing_figures(results.run, page_text)
-    assert alternative_texts(page_text)
+    assert bool(alternative_texts(page_text)) == drawn
     assert all(re.search(r"\d", text) for text in alternative_texts(page_text))
 
 
 def shown_by_the_notebook() -> list[str]:
     """Return the names of the parts in the notebook's cells."""
-    found = [
-        re.fullmatch(r"results\.(\w+)", cell["source"].splitlines()[-1])
-        for cell in read_source(SOURCE)
-    ]
-    names = [match[1] for match in found if match]
+    last = (cell["source"].splitlines()[-1] for cell in read_source(SOURCE))
+    names = [match[1] for line in last if (match := re.fullmatch(r"results\.(\w+)", line))]
     assert len(names) > 15
     return names
 
 
-def notebook_outputs(notebook: Path) -> list[dict[str, Any]]:
-    return [
-        out for cell in json.loads(notebook.read_text())["cells"] for out in cell.get("outputs", [])
-    ]
+def notebook_outputs(notebook: Path) -> list[Json]:
+    cells = json.loads(notebook.read_text())["cells"]
+    return [output for cell in cells for output in cell.get("outputs", [])]
 
 
 def tables_of(page: str) -> list[list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,8 @@ from analysis.views.html import block_table_html, definition_text_html
 from analysis.views.notebook import Results, paragraph_html
 from analysis.views.run import main_table, run_report
 from pagecage.report.model import SHADES, to_markdown
+from tests.builders.pages import contrast, luminance
+from tests.builders.record_changes import responding, updated
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
 from tests.tree import ROOT
@@ -75,24 +76,19 @@ def test_the_notice_in_html_comes_before_the_claims_and_links_to_rows(contradict
 
 
 def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
-    def as_published(record: dict[str, Any]) -> None:
-        record["outcome"] = "timed_out"
+    def ended(name: str, outcome: str) -> Run:
+        return load_run(build_run(tmp_path / name, updated(outcome=outcome)))
 
-    run = load_run(build_run(tmp_path / "20260101T000000Z-constrained-random-vm", as_published))
+    run = ended("20260101T000000Z-constrained-random-vm", "timed_out")
     assert [claim for claim in run.definition["claims"] if claim["rule"] == "outcome"]
     assert "contradicts its article in 2 of" in contradiction_sentence(evaluate_claims(run))
-    run = load_run(build_run(tmp_path / "20260102T000000Z-constrained-random-vm", _without_any))
+    run = ended("20260102T000000Z-constrained-random-vm", "not_prepared")
     assert (contradiction_sentence(evaluate_claims(run)), contradiction_html(run)) == ("", "")
 
 
-def _without_any(record: dict[str, Any]) -> None:
-    record["outcome"] = "not_prepared"
-
-
 def test_only_cells_that_are_an_id_get_an_anchor() -> None:
-    assert (
-        with_anchors("<td>003-1</td><td>3-1</td>") == '<td id="claim-003-1">003-1</td><td>3-1</td>'
-    )
+    cells = "<td>003-1</td><td>3-1</td>"
+    assert with_anchors(cells) == '<td id="claim-003-1">003-1</td><td>3-1</td>'
 
 
 def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Path) -> None:
@@ -103,24 +99,16 @@ def test_the_slowest_figure_is_the_darkest_and_of_a_rate_the_least(tmp_path: Pat
     text = times.rows[5][-1].text
     assert f'<span class="heat h{SHADES - 1}">{text}</span>' in block_table_html(times)
     rates = load_run(unpacked("parallel-disjoint", tmp_path / "rates"))
-    least = min(
-        (
-            cell
-            for one in treatments(rates)
-            if (cell := make_cell(rates, one, rates.response)).summary
-        ),
-        key=lambda cell: cell.summary.middle if cell.summary else 0,
-    )
+    cells = (make_cell(rates, one, rates.response) for one in treatments(rates))
+    least = min((cell.summary.middle, cell.text) for cell in cells if cell.summary)[1]
     shades = {cell.text: cell.shade for row in main_table(rates).rows for cell in row}
-    assert next(shades[text] for text in shades if text.startswith(least.text)) == SHADES - 1
+    assert next(shades[text] for text in shades if text.startswith(least)) == SHADES - 1
     assert min(shade for shade in shades.values() if shade is not None) == 0
 
 
 def test_figures_that_are_much_the_same_have_no_shades(tmp_path: Path) -> None:
-    def same(record: dict[str, Any]) -> None:
-        record["response"].update(full_pass_seconds=2.0)
-
-    table = main_table(load_run(build_run(tmp_path / "run", same)))
+    run = load_run(build_run(tmp_path / "run", responding(full_pass_seconds=2.0)))
+    table = main_table(run)
     assert {cell.shade for row in table.rows for cell in row} == {None}
     assert "dark" not in block_table_html(table)
 
@@ -129,20 +117,10 @@ def test_shades_darken_in_order_and_their_text_has_contrast() -> None:
     sheet = (ROOT / "analysis/templates/offline/parts.css").read_text()
     found = re.findall(r"\.h\d \{ background: #(\w{6});( color: #fff;)? \}", sheet)
     assert len(found) == SHADES
-    papers = [luminance(paper) for paper, _ in found]
-    assert papers == sorted(papers, reverse=True)
+    papers = [bytes.fromhex(paper) for paper, _ in found]
+    assert papers == sorted(papers, key=luminance, reverse=True)
     for paper, (_, is_white) in zip(papers, found, strict=True):
-        ink = 1.0 if is_white else luminance("111111")
-        assert (max(paper, ink) + 0.05) / (min(paper, ink) + 0.05) > 4.5
-
-
-def luminance(colour: str) -> float:
-    """Return the relative luminance of WCAG 2.2."""
-    parts = (int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4))
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        assert contrast(paper, bytes.fromhex("ffffff" if is_white else "111111")) > 4.5
 
 
 def test_styles_of_a_notebooks_frames_leave_the_tables_of_a_report_alone() -> None:

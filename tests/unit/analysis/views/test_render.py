@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from analysis.views.render import (
     with_parameters,
     write,
 )
+from pagecage.model.json_codec import Json
 from tests.fixtures.runs import build_run
 
 CELLS = """# ---
@@ -60,13 +62,10 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_the_source_is_read_as_jupytext_reads_it(is_ours: bool, source: Path) -> None:
     path = SOURCE if is_ours else source
-    found = [
-        (cell["cell_type"], cell["source"], cell["metadata"]["tags"]) for cell in read_source(path)
-    ]
+    cells = read_source(path)
+    found = [(cell["cell_type"], cell["source"], cell["metadata"]["tags"]) for cell in cells]
     theirs = jupytext.read(path).cells
-    assert found == [
-        (cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in theirs
-    ]
+    assert found == [(one.cell_type, one.source, one.metadata.get("tags", [])) for one in theirs]
     assert len(found) >= 3
 
 
@@ -87,18 +86,24 @@ def test_parameters_stand_below_their_defaults_and_take_their_place(source: Path
     assert (namespace["who"], namespace["names"]) == ('a "b" \\ ü', ["x"])
 
 
+def read_by_nbformat(path: Path) -> Any:
+    read: Callable[..., Any] = nbformat.read
+    document = read(path, as_version=4)
+    nbformat.validate(document)
+    return document
+
+
 def test_a_notebook_is_stored_as_nbformat_stores_it(source: Path, tmp_path: Path) -> None:
     cells = with_parameters(read_source(source), {"who": "me"})
     assert run_cells(cells, {}) is None
     document, path = notebook(cells, {"title": "é"}), tmp_path / "made.ipynb"
     write(document, path)
-    theirs = nbformat.read(path, as_version=4)
-    nbformat.validate(theirs)
-    assert nbformat.writes(theirs) + "\n" == path.read_text()
+    theirs = read_by_nbformat(path)
+    writes: Callable[[Any], str] = nbformat.writes
+    assert writes(theirs) + "\n" == path.read_text()
     assert json.loads(json.dumps(theirs)) == document
-    assert [output["output_type"] for output in document["cells"][-1]["outputs"]] == [
-        "stream"
-    ] * 2 + ["execute_result"]
+    kinds = [output["output_type"] for output in document["cells"][-1]["outputs"]]
+    assert kinds == ["stream", "stream", "execute_result"]
 
 
 def test_a_failed_notebook_is_one_for_nbformat_as_well(source: Path, tmp_path: Path) -> None:
@@ -106,16 +111,13 @@ def test_a_failed_notebook_is_one_for_nbformat_as_well(source: Path, tmp_path: P
     cells = read_source(source)
     assert run_cells(cells, {})
     write(notebook(cells, {}), tmp_path / "failed.ipynb")
-    theirs = nbformat.read(tmp_path / "failed.ipynb", as_version=4)
-    nbformat.validate(theirs)
+    theirs = read_by_nbformat(tmp_path / "failed.ipynb")
     assert theirs.cells[0].outputs[0].ename == "ZeroDivisionError"
 
 
-def run_sources(*sources: str) -> tuple[list[dict[str, Any]], Exception | None]:
+def run_sources(*sources: str) -> tuple[list[Json], Exception | None]:
     """Run cells with these sources; return them, and the exception of the last one."""
-    cells: list[dict[str, Any]] = [
-        {"cell_type": "code", "source": source, "outputs": []} for source in sources
-    ]
+    cells: list[Json] = [{"cell_type": "code", "source": one, "outputs": []} for one in sources]
     return cells, run_cells(cells, {"__name__": "__main__"})
 
 
@@ -158,17 +160,13 @@ def test_output_is_captured_and_not_printed(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_first_failure_ends_the_run_and_its_traceback_begins_in_the_cell() -> None:
-    (first, failed, never), error = run_sources(
-        "def f():\n    return 1 / 0", "print('before')\nf()", "3"
-    )
-    assert isinstance(error, ZeroDivisionError)
+    sources = ("def f():\n    return 1 / 0", "print('before')\nf()", "3")
+    (first, failed, never), raised = run_sources(*sources)
+    assert isinstance(raised, ZeroDivisionError)
     assert first["outputs"] == never["outputs"] == []
     stream, error = failed["outputs"]
-    assert (stream["text"], error["ename"], error["evalue"]) == (
-        "before\n",
-        "ZeroDivisionError",
-        "division by zero",
-    )
+    assert stream["text"] == "before\n"
+    assert (error["ename"], error["evalue"]) == ("ZeroDivisionError", "division by zero")
     frames = [line.strip() for line in error["traceback"]]
     assert frames[:3] == [
         "Traceback (most recent call last):",
@@ -217,12 +215,12 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def cells_of(folder: Path, text: str) -> list[dict[str, Any]]:
+def cells_of(folder: Path, text: str) -> list[Json]:
     plan = {"sections": {"mine.py": text}}
     return render.section_cells(folder, plan, (), [hash_of(text)])
 
 
-def html_of(cells: list[dict[str, Any]]) -> str:
+def html_of(cells: list[Json]) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     return "\n".join(output.get("data", {}).get("text/html", "") for output in outputs)
 
@@ -232,11 +230,8 @@ def test_values_tables_figures_and_output_are_shown(folder: Path) -> None:
     assert markdown["source"] == "## What is *ours*"
     assert '<table class="dataframe pagecage">' in html_of([table])
     assert "our figure" in html_of([figure])
-    assert figure["outputs"][0] == {
-        "output_type": "stream",
-        "name": "stdout",
-        "text": "12 trials\n",
-    }
+    printed = {"output_type": "stream", "name": "stdout", "text": "12 trials\n"}
+    assert figure["outputs"][0] == printed
     assert written["outputs"] == []
     assert (folder / "written-by-a-section").exists(), "a section works in the run's folder"
     (folder / "written-by-a-section").unlink()
@@ -290,9 +285,8 @@ def test_marks_may_have_titles() -> None:
 
 def test_the_report_ends_with_the_sections(tmp_path: Path) -> None:
     good, bad = "# %% [markdown]\n# ## Ours\n# %%\n41 + 1\n", "# %%\n1 / 0\n"
-    folder = build_run(
-        tmp_path / "run", repeats=1, sections={"a.py": good, "b.py": bad, "c.py": "# %%\n5\n"}
-    )
+    sections = {"a.py": good, "b.py": bad, "c.py": "# %%\n5\n"}
+    folder = build_run(tmp_path / "run", repeats=1, sections=sections)
     render.render(folder, known_sections=[hash_of(text) for text in (good, bad)])
     page = (folder / "report.html").read_text()
     places = [page.index(text) for text in ("<h2>Ours</h2>", "<pre>42</pre>", "b.py failed")]

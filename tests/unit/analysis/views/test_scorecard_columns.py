@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from analysis.articles.pages import scorecard_page
 from analysis.articles.ratios import HostedScorecard
 from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim, what_decides
 from analysis.articles.tables import columns, format_scored_measurement
+from pagecage.model.json_codec import Json
 from pagecage.report.model import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)
@@ -31,17 +31,9 @@ def scored(row: ScoredClaim) -> HostedScorecard:
 
 def test_a_row_has_its_figures_with_the_interval_and_no_host_without_a_run() -> None:
     shown = {column.heading: column.text(ROW) for column in columns(scored(ROW))}
-    expected = {
-        "figure": "003-1",
-        "experiment": "a",
-        "statement": "x, y",
-        "published": "2 s",
-        "measured": "1.5 s (1.25 – 1.75 s, n 3)",
-        "verdict": "✓ held",
-        "host": "–",
-        "run": "–",
-        "reason": "because",
-    }
+    expected = {"figure": "003-1", "experiment": "a", "statement": "x, y", "published": "2 s"}
+    expected |= {"measured": "1.5 s (1.25 – 1.75 s, n 3)", "verdict": "✓ held"}
+    expected |= {"host": "–", "run": "–", "reason": "because"}
     assert {heading: shown[heading] for heading in expected} == expected
 
 
@@ -53,7 +45,7 @@ def test_the_date_of_a_rule_is_shown_where_rows_have_it(monkeypatch: pytest.Monk
 
 
 def test_a_figure_of_excluded_trials_is_in_brackets() -> None:
-    row = ScoredClaim(**{**asdict(ROW), "verdict": "no_data", "n": 1})
+    row = replace(ROW, verdict="no_data", n=1)
     assert format_scored_measurement(row) == "(1.5 s (n 1)) †"
 
 
@@ -64,7 +56,7 @@ def test_a_row_about_the_set_up_is_counted_apart_from_measured_ones() -> None:
 
 
 def failing(number: int) -> ScoredClaim:
-    return ScoredClaim(**{**asdict(ROW), "id": f"003-{number}", "verdict": "not_held"})
+    return replace(ROW, id=f"003-{number}", verdict="not_held")
 
 
 def test_what_does_not_hold_is_grouped_by_cause_tested_causes_first() -> None:
@@ -101,7 +93,7 @@ def test_what_is_undecided_is_named_with_a_machine_and_a_command() -> None:
     ],
 )
 def test_a_machine_follows_from_the_response_and_the_verdict(
-    claim: dict[str, Any], verdict: str, machine: str, command: str
+    claim: Json, verdict: str, machine: str, command: str
 ) -> None:
     definition = {"sizes": {"full": {"files": 2, "dataset": "1GiB"}}}
     n = claim.pop("n", 3)
