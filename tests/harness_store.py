@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.tree import ROOT
 
 IMAGE = "localhost/pagecage-harness:latest"
-STORE = [
-    "--root",
-    ROOT / "build/images/store",
-    "--runroot",
-    ROOT / "build/images/run",
-    "--storage-driver",
-    "vfs",
+STORE: list[str | Path] = [
+    *("--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run"),
+    *("--storage-driver", "vfs"),
 ]

@@ -12,11 +12,8 @@ from pagecage.agent.session import run_trial
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Trial
-from tests.fake_host.machine import (
-    WORKLOADS,
-    Machine,
-    make_session,
-)
+from tests.builders.known import known
+from tests.fake_host.machine import WORKLOADS, Machine, make_session
 
 FIO = """#!/bin/sh
 [ "$1" != --enghelp ] || { printf '\\tmmap\\n'; exit; }
@@ -41,6 +38,20 @@ def carry_out(
     """Run one trial; its record as it stands in the host's file."""
     run_trial(session or make_session(machine, out or io.BytesIO(), trial), trial, 1)
     return last_record(machine)
+
+
+def assert_read_back(record: Record) -> None:
+    """Every expected limit was read back."""
+    assert known(record.cage.read_back).items() >= known(record.cage.expected).items()
+
+
+def install_fio(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an fio first on PATH that reports one read."""
+    tools = machine.root / "tools"
+    tools.mkdir()
+    (tools / "fio").write_text(FIO)
+    (tools / "fio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
 
 
 def last_record(machine: Machine) -> Record:

@@ -13,16 +13,17 @@ import pytest
 from pagecage.agent.programs import measured_part
 from pagecage.agent.programs.command import HOME
 from pagecage.agent.programs.measured_part import CacheChecks
-from pagecage.agent.session import run_trial
 from pagecage.linux.page_cache import measure_residency
-from pagecage.model.cage import Cage
-from pagecage.model.record import Record, read_records
+from pagecage.model.json_codec import Json
+from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency import judge_consistency
+from tests.builders.command_trials import MEMORY, bare_trial
 from tests.builders.command_trials import carry_out as run_command
-from tests.builders.trial_runs import FIO, carry_out
+from tests.builders.known import known
+from tests.builders.trial_runs import carry_out, install_fio
 from tests.fake_host.machine import (
     DATASET,
     LIGHT,
@@ -33,7 +34,6 @@ from tests.fake_host.machine import (
 )
 
 DATA = Dataset(8 * MIB)
-MEMORY = Cage("memory", {"MemoryMax": 64 * MIB, "MemorySwapMax": 0})
 IO_STAT = 'echo "$FAKE_MAJ_MIN rbytes=%d rios=9" >"$FAKE_SLICE/io.stat"'
 CHARGED = 'printf "anon 0\\nfile %d\\n" >"$FAKE_SLICE/memory.stat"'
 READS = 'cat "$FAKE_FILE" >/dev/null'
@@ -53,15 +53,8 @@ def data(machine: Machine, monkeypatch: pytest.MonkeyPatch, programs: None) -> P
 def reads(*arguments: str, **changes: Any) -> Trial:
     """Return a trial of the fake workload, named as a workload whose `distinct_bytes` count."""
     workload = Workload("pcread", ("--file", "{file}", *arguments))
-    return make_trial(
-        **{
-            "workload": workload,
-            "dataset": DATA,
-            "cage": LIGHT,
-            "collectors": ("vmtouch",),
-            **changes,
-        }
-    )
+    usual = {"dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",)}
+    return make_trial(**{"workload": workload, **usual, **changes})
 
 
 def runs(script: str, **changes: Any) -> Trial:
@@ -96,8 +89,7 @@ def refused(record: Record, reason: str) -> None:
     assert record.response == {}
     judged = judge_cache_state(record)
     assert judged.verdict == "not_reached"
-    assert record.error is not None
-    assert record.error in judged.reason, "agent and verdict give the same reason"
+    assert known(record.error) in judged.reason, "agent and verdict give the same reason"
 
 
 def believed(record: Record) -> None:
@@ -160,7 +152,7 @@ def test_foreign_reads_during_the_run_are_found_at_the_end(
     )
     refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
-    assert record.workload.end["checksum_ok"] is True
+    assert known(record.workload.end)["checksum_ok"] is True
     assert machine.left() == []
 
 
@@ -206,11 +198,7 @@ def test_a_command_and_a_service(
 def test_fio_is_checked_before_it_starts(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = machine.root / "tools"
-    tools.mkdir()
-    (tools / "fio").write_text(FIO)
-    (tools / "fio").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
+    install_fio(machine, monkeypatch)
     fio = reads(
         workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=()
     )
@@ -288,7 +276,7 @@ def test_a_resident_file_of_a_command(
         machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
     )
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache.end.resident_bytes == all_of_it()
+    assert known(whole_by_the_end.cache.end).resident_bytes == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:
@@ -375,7 +363,7 @@ def test_metadata_are_dropped_after_the_last_check_of_the_files(
     monkeypatch.setattr(measured_part, "DROP", drop)
     monkeypatch.setattr(measured_part, "DEV", machine.root)
     (machine.root / "fakedisk").touch()
-    cold = {"cache": "cold", "data_paths": (dataset(machine),)}
+    cold: Json = {"cache": "cold", "data_paths": (dataset(machine),)}
     record = run_command(machine, f"test -s {drop}", conditions=("cold-metadata",), **cold)
     assert (record.outcome, record.cache.metadata) == ("ok", "cold")
     assert (checked, drop.read_text()) == ([False], "2")
@@ -408,12 +396,9 @@ def test_the_record_has_the_settings_of_machine_and_process(machine: Machine) ->
 
 def test_the_record_has_the_cpu_time_around_the_trial(machine: Machine) -> None:
     record = run_command(machine, "true")
-    before, after = (
-        (record.counters.around or {})["before"],
-        (record.counters.around or {})["after"],
-    )
-    assert record.measured is not None
-    assert after["monotonic_seconds"] - before["monotonic_seconds"] > record.measured.seconds
+    around, measured = known(record.counters.around), known(record.measured)
+    before, after = around["before"], around["after"]
+    assert after["monotonic_seconds"] - before["monotonic_seconds"] > measured.seconds
     assert after["agent_cpu_usec"] > before["agent_cpu_usec"]
     assert after["stat"]["user"] >= before["stat"]["user"]
 
@@ -423,11 +408,10 @@ def test_a_cache_below_the_guests_disk_is_told(machine: Machine, cache: str) -> 
     """Only the controller knows it. A simulated volume reads its file through that page cache."""
     command = CommandSpec(is_literal=True, data_paths=(dataset(machine),))
     workload = Workload("true", (), "command", command=command)
-    trial = make_trial(workload=workload, cage=MEMORY, collectors=(), dataset=None, cache="cold")
+    trial = bare_trial(workload, cache="cold")
     session = make_session(machine, io.BytesIO(), trial)
     session.request.machine["details"]["data_cache"] = cache
-    run_trial(session, trial, 1)
-    [record] = read_records(machine.records)
+    record = carry_out(machine, trial, session)
     assert (record.outcome, record.error) == ("ok", None)
     kinds = [layer["kind"] for layer in record.device.caches_below or ()]
     assert kinds == ([] if cache == "none" else [cache])

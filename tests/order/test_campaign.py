@@ -532,7 +532,7 @@ def test_a_queue_setting_that_cannot_be_restored_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial, session = make_trial(cage=LIGHT), make_session(machine, io.BytesIO())
-    real = settings.write_queue_setting
+    real = machine.write_queue_setting
 
     def refuse_the_old(disk: Disk, setting: str, value: str) -> None:
         if value == "256":

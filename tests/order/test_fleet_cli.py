@@ -86,7 +86,7 @@ def refusal(call: Callable[[], object]) -> PagecageError:
 
 @pytest.mark.slow
 def test_from_hosts_that_do_not_answer_to_one_report_over_all(
-    rack: Rack, printed: list[str], capsys: pytest.CaptureFixture
+    rack: Rack, printed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """First refused because of the silent host, then with a lost one, then resumed until nothing is
     missing.
@@ -117,7 +117,7 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
 
 
 def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
-    rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
+    rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spread = FleetOptions(fleet="spread")
     asked(printed, replace(SMOKE, repeats=3), spread, yes=True).show_plan(False)

@@ -15,15 +15,18 @@ from pagecage.cli.output import StdioRelay
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
+from pagecage.process import PIPE, spawn
 from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import find_uploads, translate_command, uploads_to_json
 from pagecage.units import MIB
+from tests.builders.known import known
 from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import Machine, make_dataset
@@ -52,7 +55,7 @@ def plan_of(
     here = replace(command, is_literal=True, directory=place or command.directory)
     words = translate_command(argv, made, place)
     asked = ReplaySpec(argv, words, here, ("tight",), cache, (), data=data)
-    more = {"carried": uploads_to_json(made), "directory": place}
+    more: Json = {"carried": uploads_to_json(made), "directory": place}
     more |= {"restored": data.copied_to} if data else {}
     choices = PlanOptions(SIZE, "asked for", repeats, 7, "vm", "never")
     run_id = f"20261121T100000Z-{asked.name}-vm"
@@ -101,8 +104,8 @@ def test_a_pipe_goes_through_the_program(
     """The input has several pieces and is not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
-    with os.popen(f"cat {machine.root}/sent") as pipe:
-        stdin(monkeypatch, pipe.fileno())
+    with spawn(["cat", machine.root / "sent"], stdout=PIPE) as cat:
+        stdin(monkeypatch, known(cat.stdout).fileno())
         summary, [record] = carry_out(machine, package, plan_of("cat", command=BOTH), streams)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok")
     assert streams.text() == sent

@@ -40,8 +40,9 @@ def spool(machine: Machine) -> Path:
 
 def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
     """Start an agent in standby and wait for its socket."""
-    words = [agent_path(str(spool)), machine.root, "standby", spool, machine.data, *tracers]
-    agent = spawn([sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE)
+    words = (HERE / "agent_on_fakes.py", agent_path(str(spool)), machine.root, "standby", spool)
+    argv = [sys.executable, "-S", *map(str, words), str(machine.data), *tracers]
+    agent = spawn(argv, stderr=PIPE)
     deadline = time.monotonic() + 60
     while not (spool / SOCKET_NAME).exists():
         assert agent.poll() is None

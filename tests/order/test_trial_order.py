@@ -7,7 +7,6 @@ import json
 import mmap
 import os
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 
 from pagecage.agent import session as agent_session
 from pagecage.agent.limits.calibration import Calibrator
-from pagecage.agent.protocol import request_to_json
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux.cgroup import own_cgroup
@@ -25,13 +23,15 @@ from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import to_json
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
-from pagecage.process import PIPE, identify, spawn
+from pagecage.process import identify
 from pagecage.units import MIB
-from tests.builders.command_trials import MEMORY
+from tests.builders.command_trials import bare_trial
+from tests.builders.known import known
 from tests.builders.service_trials import SERVES
 from tests.builders.service_trials import carry_out as serve_load
 from tests.builders.trial_runs import carry_out, package
-from tests.fake_host.hosts import on_fakes
+from tests.builders.waiting import wait_until
+from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
     CAGE,
     DATASET,
@@ -86,24 +86,9 @@ def test_the_whole_order(machine: Machine) -> None:
 
 def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    names = [phase.name for phase in record.phases]
-    assert names == [
-        "requirements",
-        "driver",
-        "storage",
-        "data",
-        "dataset",
-        "queue_settings",
-        "calibrate",
-        "memory",
-        "dirty",
-        "cache",
-        "slice",
-        "before",
-        "collectors",
-        "run",
-        "stop",
-        "totals",
+    assert [phase.name for phase in record.phases] == [
+        *("requirements", "driver", "storage", "data", "dataset", "queue_settings", "calibrate"),
+        *("memory", "dirty", "cache", "slice", "before", "collectors", "run", "stop", "totals"),
         "cleanup",
     ]
     starts = [phase.start_monotonic_seconds for phase in record.phases]
@@ -114,7 +99,7 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
 def test_the_record_holds_what_happened(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     assert record.cage.read_back == {
-        **record.cage.expected,
+        **known(record.cage.expected),
         "cpu.max": "max 100000",
         "io.max.wbps": "max",
         "io.max.wiops": "max",
@@ -122,7 +107,7 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert record.cage.requested == dict(CAGE.properties)
     assert record.cache.requested == "cold"
     assert record.cache.resident_bytes_before == 0
-    assert record.device.queue_settings["read_ahead_kb"] == "128"
+    assert known(record.device.queue_settings)["read_ahead_kb"] == "128"
     assert record.device.maj_min == MAJ_MIN
     assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
@@ -133,11 +118,11 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
         "vmtouch": "ok",
     }
     assert record.workload.checksum_ok is True
-    assert len(record.workload.sha256) == 64
+    assert len(known(record.workload.sha256)) == 64
 
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
-    response = carry_out(machine, make_trial()).response
+    response = dict(carry_out(machine, make_trial()).response)
     rates = {
         name
         for name in response
@@ -281,7 +266,7 @@ def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine)
     assert record.measured is not None
     assert record.measured.seconds < VERIFYING_SECONDS
     assert record.response["device_read_bytes"] == 4096
-    assert record.workload.end["seconds"] == 0.01, "the end that comes later is heard"
+    assert known(record.workload.end)["seconds"] == 0.01, "the end that comes later is heard"
 
 
 def test_a_workload_that_dies_before_ready_has_only_totals(machine: Machine) -> None:
@@ -309,9 +294,8 @@ def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> N
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
     assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
-    assert (
-        0 < record.cache.resident_bytes_after <= DATASET.size_bytes
-    )  # a busy machine may have reclaimed some
+    # a busy machine may have reclaimed some
+    assert 0 < known(record.cache.resident_bytes_after) <= DATASET.size_bytes
     assert record.cache.charged_to == str(own_cgroup())
 
 
@@ -372,7 +356,7 @@ def test_a_user_is_measured_under_their_own_manager(
     )
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
-    assert record.cage.slice.startswith(str(parent))
+    assert known(record.cage.slice).startswith(str(parent))
     assert machine.left() == []
 
 
@@ -443,16 +427,9 @@ def test_a_load_that_reads_the_servers_files_itself_is_no_answer(
 
 def serve(package: AgentPackage, machine: Machine, trial: Trial) -> int:
     """Run one agent with this trial; return its exit status."""
-    argv = on_fakes(package.agent, machine).agent_command()
-    agent = spawn(argv, stdin=PIPE, stdout=PIPE, new_session=True)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    request = json.dumps(request_to_json(make_request(machine, trial)))
-    agent.stdin.write(request.encode() + b"\n")
+    agent = StartedAgent(package, machine, request_line(make_request(machine, trial)))
     agent.stdout.read()
-    agent.stdin.close()
-    agent.stdout.close()
-    return agent.wait(60)
+    return agent.end()
 
 
 @pytest.mark.parametrize("warm_up_seconds", [0.0, 30.0])
@@ -465,12 +442,9 @@ def test_a_killed_agent_leaves_no_load(
     metrics = {"tps": MetricPattern("(.)")}
     service = ServiceSpec(("sh", "-c", load), metrics, warm_up_seconds)
     workload = Workload("sh", ("-c", SERVES), "service", command=spec, service=service)
-    own = {"cage": MEMORY, "dataset": None, "collectors": (), "cache": "any"}
-    assert serve(package, machine, make_trial(workload=workload, **own)) == -9
-    left, until = int((tmp_path / "pid").read_text()), time.monotonic() + 20
-    while identify(left) is not None and time.monotonic() < until:
-        time.sleep(0.02)
-    assert identify(left) is None
+    assert serve(package, machine, bare_trial(workload)) == -9
+    left = int((tmp_path / "pid").read_text())
+    wait_until(lambda: identify(left) is None, 20)
     assert machine.left() != []
     assert serve(package, machine, make_trial(cage=LIGHT)) == 0
     assert machine.left() == []

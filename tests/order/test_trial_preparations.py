@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pagecage.agent import cache_state, facts, phases, storage
+from pagecage.agent import cache_state, phases, storage
 from pagecage.agent.host_session import sweep
 from pagecage.agent.settings import DirtyLimits, MemoryReservation
 from pagecage.agent.trial_storage import TrialStorage
@@ -18,9 +19,10 @@ from pagecage.linux import block_device, page_cache
 from pagecage.linux.page_cache import Residency, measure_residency
 from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import Cage
-from pagecage.model.json_codec import to_json
+from pagecage.model.json_codec import Json, to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
-from tests.builders.trial_runs import FIO, carry_out
+from tests.builders.known import known
+from tests.builders.trial_runs import carry_out, install_fio
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_dataset, make_session, make_trial
 
 UNIT = "pagecage-r1_tight.1"
@@ -41,7 +43,7 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload.argv[1:] == (
+    assert known(record.workload.argv)[1:] == (
         "--files",
         *(str(machine.data / d.file_name) for d in two.datasets),
     )
@@ -95,7 +97,7 @@ def test_a_setup_step_runs_in_its_slice_before_the_counters(
     assert record.outcome == "ok"
     assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in log
     assert log.index(f"workload loads {DATASET.size_bytes}") < log.index("workload ready")
-    found = record.cache.step
+    found = known(record.cache.step)
     assert found["slice"].endswith(unit)
     assert record.cache.charged_to == found["slice"]
     assert (found["exit_status"], found["resident_bytes_after"]) == (0, DATASET.size_bytes)
@@ -161,7 +163,7 @@ def test_another_disk_carries_data_limits_and_counters(
     other = machine.root / "other"
     other.mkdir()
     make_dataset(other)
-    disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
+    disk = replace(machine.resolve_disk(machine.data), mount_point=str(other))
     gone: list[Path] = []
     monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
     monkeypatch.setattr(storage, "remove_storage", gone.append)
@@ -169,10 +171,10 @@ def test_another_disk_carries_data_limits_and_counters(
         machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=())
     )
     assert record.outcome == "ok"
-    assert record.workload.argv[-1] == str(other / DATASET.file_name)
+    assert known(record.workload.argv)[-1] == str(other / DATASET.file_name)
     assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
     assert record.device.mount_point == str(other)
-    assert record.device.read_latency_us > 0
+    assert known(record.device.read_latency_us) > 0
     assert gone == [machine.spool]
 
 
@@ -199,13 +201,14 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
 ) -> None:
     other = machine.root / "other"
     other.mkdir()
-    disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
+    disk = replace(machine.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(
-        storage,
-        "make_storage",
-        lambda *arguments: asked.extend(arguments) or TrialStorage(disk, other),
-    )
+
+    def make(*arguments: object) -> TrialStorage:
+        asked.extend(arguments)
+        return TrialStorage(disk, other)
+
+    monkeypatch.setattr(storage, "make_storage", make)
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(
@@ -215,7 +218,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
         machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28)
     )
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload.argv[1:] == ("--dir", str(other), "--max-seconds", "5.0")
+    assert known(record.workload.argv)[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
     assert record.device.read_latency_us is None
 
@@ -247,7 +250,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(
         {"dirty_limits": {"dirty_bytes": 2**24}},
     ],
 )
-def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
+def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: Json) -> None:
     session = make_session(machine, io.BytesIO(), make_trial())
     session.facts["uid"] = 1000
     record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), session)
@@ -264,6 +267,16 @@ def test_only_guests_of_pagecage_give_up_memory(
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
     assert record.missed_requirements[0].requirement == "machine_memory"
     assert to_json(record.machine_memory) == {}
+
+
+def noted(seen: list[str], what: str) -> Callable[[object], list[str]]:
+    """Return a restoration that finds nothing to report and is noted."""
+
+    def restore(_: object) -> list[str]:
+        seen.append(what)
+        return []
+
+    return restore
 
 
 def test_memory_is_reserved_before_the_cache_state_and_released(
@@ -284,7 +297,7 @@ def test_memory_is_reserved_before_the_cache_state_and_released(
 
     monkeypatch.setattr(phases, "OF_OURS", machine.root)
     monkeypatch.setattr(MemoryReservation, "leave", leave)
-    monkeypatch.setattr(MemoryReservation, "restore", lambda _: seen.append("restore") or [])
+    monkeypatch.setattr(MemoryReservation, "restore", noted(seen, "restore"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
     assert record.outcome == "ok"
     assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
@@ -300,10 +313,13 @@ def test_dirty_limits_are_set_before_the_workload_and_restored(
     seen: list[str] = []
     monkeypatch.setattr(phases, "OF_OURS", machine.root)
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
-    monkeypatch.setattr(
-        DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.log_lines())) or dict(wanted)
-    )
-    monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
+
+    def set_limits(_: DirtyLimits, wanted: dict[str, int]) -> dict[str, int]:
+        seen.append(str(machine.log_lines()))
+        return dict(wanted)
+
+    monkeypatch.setattr(DirtyLimits, "set", set_limits)
+    monkeypatch.setattr(DirtyLimits, "restore", noted(seen, "restored"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"
     assert to_json(record.dirty_limits) == {"requested": LIMITS, "in_force": LIMITS}
@@ -366,11 +382,7 @@ def test_a_workload_that_takes_a_standard_name_has_failed(machine: Machine) -> N
 def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = machine.root / "tools"
-    tools.mkdir()
-    (tools / "fio").write_text(FIO)
-    (tools / "fio").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
+    install_fio(machine, monkeypatch)
     workload = Workload("fio", ("ioengine=mmap", "rw=randread", "runtime={max_seconds}"), "fio")
     trial = make_trial(workload=workload, collectors=())
     trial = replace(trial, cage=replace(LIGHT, properties={}))
@@ -379,7 +391,7 @@ def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     assert record.response["read_seconds"] == 0.5
     assert record.response["fio_p50_us"] == 2
     assert record.response["amplification"] == 2
-    assert record.workload.end["fio_version"] == "fio-3.39"
+    assert known(record.workload.end)["fio_version"] == "fio-3.39"
     assert record.collectors["fio"]["status"] == "ok"
     missing = carry_out(
         machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",)))

@@ -49,8 +49,10 @@ from pagecage.process import run, spawn
 from pagecage.runner.campaign import Campaign
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.volume_account import volume_account
+from tests.builders.command_trials import bare_trial
 from tests.builders.guest_runs import stored_plan
 from tests.builders.imports import read
+from tests.builders.known import known
 from tests.builders.strategies import simulations
 from tests.builders.trial_runs import carry_out
 from tests.builders.volumes import KINDS, PLUGIN_FILE, any_profile, request_at, served, size_at
@@ -208,7 +210,7 @@ def test_a_cage_without_limits_is_an_open_volume(guest: Machine) -> None:
     cage = Cage("open", {}, latency=LatencyFloor(300, None), enforced_by="volume")
     record = carry_out(guest, make_trial(cage=cage, collectors=()))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage.external["model"]["limits"] == []
+    assert known(record.cage.external)["model"]["limits"] == []
 
 
 PARENT = """
@@ -338,7 +340,7 @@ LIST = Workload("ls", ("-a", "{disk.wal}"), "command", command=CommandSpec())
 
 
 def listing(cage: Cage) -> Trial:
-    return make_trial(cage=cage, workload=LIST, cache="any", dataset=None, collectors=())
+    return bare_trial(LIST, cage=cage)
 
 
 def test_the_slice_has_limits_on_both_disks(machine: Machine) -> None:

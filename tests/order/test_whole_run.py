@@ -30,7 +30,7 @@ from pagecage.verdicts.repeats import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.builders.campaigns import THREE, Run
 from tests.builders.plans import BASE, CHOICES, HARNESS, plan_of
-from tests.fake_host.hosts import TestHost, on_fakes
+from tests.fake_host.hosts import StartedAgent, TestHost, on_fakes, request_line
 from tests.fake_host.machine import (
     CAGE,
     DATASET,
@@ -168,21 +168,15 @@ def test_the_end_of_the_controller_is_noticed(
 
     The agent cleans up and saves its record.
     """
-    host = on_fakes(package.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
-    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    agent = StartedAgent(package, machine, request_line(request))
     output = b""
     while b'"event":"go"' not in output:
         output += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
     stderr = agent.stderr.read().decode()
-    agent.stderr.close()
-    assert agent.wait(30) != 0
+    assert agent.end(30) != 0
     assert "Traceback" not in stderr
     assert machine.left() == []
     [record] = read_records(machine.records)
@@ -193,39 +187,22 @@ def test_the_end_of_the_controller_is_noticed(
 def test_an_incomplete_request_starts_nothing(
     machine: Machine, package: AgentPackage, line: bytes
 ) -> None:
-    agent = spawn(
-        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(line)
+    agent = StartedAgent(package, machine, line)
     agent.stdin.close()
-    assert agent.wait(30) != 0
     assert agent.stdout.read() == b""
-    agent.stdout.close()
-    agent.stderr.close()
+    assert agent.end(30) != 0
     assert machine.log_lines() == []
 
 
 def test_an_agent_that_cannot_work_reports_the_reason(
     machine: Machine, package: AgentPackage
 ) -> None:
-    host = on_fakes(package.agent, machine)
-    request = replace(
-        make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool")
-    )
-    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    request = make_request(machine, make_trial())
+    request = replace(request, spool_dir=str(machine.root / "log/spool"))
+    agent = StartedAgent(package, machine, request_line(request))
     frames = frames_of(agent.stdout.read())
     stderr = agent.stderr.read().decode()
-    agent.stdin.close()
-    assert agent.wait(30) not in (0, None)
-    agent.stdout.close()
-    agent.stderr.close()
+    assert agent.end(30) != 0
     assert "Traceback" not in stderr
     assert frames[-1]["event"] == "error"
 
@@ -285,10 +262,9 @@ def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes]
     """Start the agent; return it and the file of its frames."""
     request, stream = machine.root / "request.json", machine.root / "stream"
     request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
-    words = [agent, machine.root, "serve", request, stream]
-    return spawn(
-        [sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE, new_session=True
-    ), stream
+    words = (HERE / "agent_on_fakes.py", agent, machine.root, "serve", request, stream)
+    argv = [sys.executable, "-S", *map(str, words)]
+    return spawn(argv, stderr=PIPE, new_session=True), stream
 
 
 def ended(process: Process[bytes]) -> int:

@@ -31,6 +31,7 @@ from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import Cage, LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
 from pagecage.whole_files import write_whole
+from tests.builders.known import known
 from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
 from tests.volume.clients import iops_limit
@@ -260,10 +261,9 @@ held()
 @pytest.mark.parametrize("stop", ["path_latency_us", "_mount", "mounted"])
 def test_what_a_killed_agent_left_is_undone(spool: Path, stop: str) -> None:
     """It is killed with the volume attached, measured, or in use."""
-    words = [sys.executable, "-c", AGENT, spool, spool.parent / "data", stop]
+    words = [sys.executable, "-c", AGENT, str(spool), f"{spool.parent}/data", stop]
     agent = spawn(words, stdout=PIPE)
-    assert agent.stdout is not None
-    assert agent.stdout.readline() == b"held\n"
+    assert known(agent.stdout).readline() == b"held\n"
     agent.kill()
     agent.wait()
     assert left_of(spool)

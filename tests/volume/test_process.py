@@ -86,7 +86,7 @@ def test_a_file_is_served_once(server: VolumeServer) -> None:
 
 def test_relative_paths_hold_for_a_daemon(folder: Path) -> None:
     """Without --foreground nbdkit changes its directory."""
-    argv = ["nbdkit", "-U", folder / "data", "-P", folder / "pid"]
+    argv = ["nbdkit", "-U", f"{folder}/data", "-P", f"{folder}/pid"]
     run([*argv, PLUGIN_FILE, "disk", "control=control"], cwd=folder)
     written = folder / "pid"
     wait_until(lambda: written.exists() and written.read_text())  # by the daemon

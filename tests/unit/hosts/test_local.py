@@ -18,6 +18,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
+from pagecage.linux import procfs
 from pagecage.model.trial import Package
 from pagecage.process import run, spawn
 from pagecage.units import GIB
@@ -98,7 +99,7 @@ def test_resident_data_must_fit_into_memory(
     host: LocalHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "facts", lambda: FIT)
-    monkeypatch.setattr(local.procfs, "meminfo_bytes", lambda _: 10 * GIB)
+    monkeypatch.setattr(procfs, "meminfo_bytes", lambda _: 10 * GIB)
     host.prepare(replace(NEED, resident_bytes=10 * GIB), lambda _: None)
     with pytest.raises(HostError, match=r"15 GiB of data must stay in memory.* has 10 GiB"):
         host.prepare(replace(NEED, resident_bytes=15 * GIB), lambda _: None)

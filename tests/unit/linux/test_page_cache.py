@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent import volume_server
 from pagecage.agent.volume_server import glibc_version, require_c_library
 from pagecage.errors import HostError
 from pagecage.linux import page_cache
@@ -158,7 +158,7 @@ def disk(name: str) -> Disk:
 
 
 @pytest.fixture
-def backing(tmp_path: Path) -> Path:
+def backing(tmp_path: Path) -> Iterator[Path]:
     """Return a file on the checkout's disk, all of it in the page cache."""
     path = ROOT / "build" / f"backing-{tmp_path.name}"
     path.write_bytes(bytes(1 << 20))
@@ -251,7 +251,7 @@ def test_musl_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> str:
         raise ValueError(f"unrecognized configuration name {name}")
 
-    monkeypatch.setattr(volume_server.os, "confstr", refuse)
+    monkeypatch.setattr(os, "confstr", refuse)
     with pytest.raises(HostError, match="a C library other than glibc"):
         require_c_library(plugin(tmp_path, "GLIBC_2.17"))
 

@@ -31,7 +31,7 @@ from pagecage.linux.systemd import (
     unit_name,
 )
 from pagecage.model.cage import Cage, DiskLimits, property_arguments
-from pagecage.process import Completed
+from pagecage.process import Completed, run
 from tests.builders.service_manager import Answer, FakeUnits
 from tests.fake_host.machine import CAGE, DISK, Machine
 from tests.tree import ROOT
@@ -105,8 +105,8 @@ def test_a_users_slices_are_under_their_manager(monkeypatch: pytest.MonkeyPatch)
     assert str(USER.control_directory()) == "/run/user/1000/systemd/user.control"
 
 
-def test_the_systems_drop_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert systemd.Systemd(False, 257).control_directory() == Path("/run/systemd/system.control")
+def test_the_systems_drop_ins() -> None:
+    assert SYSTEM.control_directory() == Path("/run/systemd/system.control")
     assert SYSTEM.parent_cgroup() == Path("/sys/fs/cgroup/pagecage.slice")
 
 
@@ -145,11 +145,11 @@ def test_a_stop_that_failed_once_is_repeated(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
-    real, calls = systemd.run, []
+    calls: list[list[str]] = []
 
     def fail_once(argv: list[str], **given: Any) -> Completed:
         calls.append(argv)
-        return Completed((), -9, "", "") if len(calls) == 1 else real(argv, **given)
+        return Completed((), -9, "", "") if len(calls) == 1 else run(argv, **given)
 
     monkeypatch.setattr(systemd, "run", fail_once)
     SYSTEM.remove("pagecage-x.1.slice")

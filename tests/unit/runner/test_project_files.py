@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def test_the_guest_gets_copies_of_a_workload_and_its_library(
 
 
 def test_a_workload_that_is_not_built_is_refused(workload: Path, tmp_path: Path) -> None:
-    for change in (lambda: workload.chmod(0o644), workload.unlink):
+    changes: tuple[Callable[[], None], ...] = (lambda: workload.chmod(0o644), workload.unlink)
+    for change in changes:
         change()
         for host in ("local", "vm"):
             with pytest.raises(PagecageError, match="is not an executable file"):

@@ -6,6 +6,7 @@ The wall clock of one trial jumps between two of its samples. Its counters alone
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def test_a_stopping_rule_needs_another_block_for_an_excluded_trial(tmp_path: Pat
 def test_a_search_for_memory_repeats_an_excluded_trial(tmp_path: Path) -> None:
     plan = document()
     last = {name: record for name, record in run_all(plan).items() if name.endswith("_own")}
-    traced = last["r1_own"].traces
-    traced["sampler"] = "trials/r1_own.1/sampler.jsonl"
+    name = "trials/r1_own.1/sampler.jsonl"
+    last["r1_own"] = replace(last["r1_own"], traces={"sampler": name})
     path = stored(tmp_path / RUN_ID, last)
-    trace = path / traced["sampler"]
+    trace = path / name
     trace.parent.mkdir(parents=True)
     trace.write_text("".join(f"{json.dumps(row)}\n" for row in series(rbytes=19e6, rios=150)))
     assert excluded(path) == []

@@ -62,7 +62,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(program: Path, pid: int, *words: str) -> Completed:
-    argv = [sys.executable, "-I", "-S", program, "--pid", str(pid), *words]
+    argv = [sys.executable, "-I", "-S", str(program), "--pid", str(pid), *words]
     return run(argv, check=False, env={"PATH": os.defpath})
 
 

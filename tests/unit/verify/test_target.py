@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
 from pagecage.importers.result import BlockLimit
+from pagecage.importers.systemd import shown_properties
 from pagecage.linux.cgroup import Cgroup
 from pagecage.units import GIB
 from pagecage.verify import target
@@ -32,7 +33,6 @@ from pagecage.verify.target import (
     container_id,
     manager_uid,
     run_options,
-    shown_properties,
     typed_limits,
     unit_of,
 )
@@ -229,8 +229,7 @@ def test_a_process_outside_of_the_namespace(machine: VerifiedMachine) -> None:
 def test_without_the_tools_a_process_can_still_be_named(
     machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (target, target):
-        monkeypatch.setattr(module, "find_tool", lambda _: None)
+    monkeypatch.setattr(target, "find_tool", lambda _: None)
     assert refusal(machine, Subject(container="a")).hint == "name a process: --pid N"
     assert refusal(machine, Subject(unit="a")).hint == "name a process: --pid N"
 
@@ -379,7 +378,6 @@ def test_limits_of_one_container_alone(machine: VerifiedMachine) -> None:
     line = "docker run --name {} --device-write-bps=/dev/vdb:{} --device-read-iops {} img"
     machine.process(8, "/", argv=line.format("one", "20m", "/dev/vda:9").split())
     machine.process(9, "/", argv=line.format("two", "1g", "x").split())
-    (machine.kernel.proc / "9/cmdline").read_bytes()
     assert typed_limits("one", machine.kernel) == [
         BlockLimit("IOWriteBandwidthMax", "/dev/vdb", 20 << 20, "--device-write-bps /dev/vdb:20m"),
         BlockLimit("IOReadIOPSMax", "/dev/vda", 9, "--device-read-iops /dev/vda:9"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.units import GIB
 from pagecage.verify.main import conclusion, lines
 from pagecage.verify.target import Subject
@@ -292,7 +293,7 @@ def test_json_has_every_limit_and_its_place(machine: VerifiedMachine) -> None:
     machine.cgroup(SLICE, memory__max=str(4 * GIB))
     machine.cgroup(UNIT, (PID,), memory__max=str(2 * GIB))
     machine.unit(UNIT)
-    found = verify_unit(machine).to_json()
+    found: Json = verify_unit(machine).to_json()
     assert [(one["value"], one["effective"]) for one in found["limits"]] == [
         (2 * GIB, True),
         (4 * GIB, False),

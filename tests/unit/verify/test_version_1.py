@@ -9,6 +9,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.linux import cgroup as cgroups
+from pagecage.model.json_codec import Json
 from pagecage.units import GIB
 from pagecage.verify import verification
 from pagecage.verify.main import lines
@@ -270,7 +271,8 @@ def test_a_limit_on_swap_is_not_counted(machine: VerifiedMachine) -> None:
     machine.unit(UNIT)
     found = verify_pid(machine, seconds=0.1)
     assert "  MemorySwapMax is not counted by this kernel" in list(lines(found))
-    assert {use["name"]: use["hits"] for use in found.to_json()["bound"]} == {
+    data: Json = found.to_json()
+    assert {use["name"]: use["hits"] for use in data["bound"]} == {
         "MemoryMax": 0,
         "MemorySwapMax": None,
     }

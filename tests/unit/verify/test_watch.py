@@ -62,7 +62,9 @@ def taken(own: dict[str, float], above: dict[str, float] | None = None) -> Itera
         yield Snapshot(at, counters)
 
 
-def use_of(one: LimitInForce, above: dict[str, float] | None = None, **own: float) -> LimitUse:
+def use_of(
+    one: LimitInForce, own: dict[str, float], above: dict[str, float] | None = None
+) -> LimitUse:
     found = summary(OWN, [one], list(taken(own, above)))
     assert found.seconds == WINDOWS / 2
     return found.uses[0]
@@ -93,22 +95,22 @@ def use_of(one: LimitInForce, above: dict[str, float] | None = None, **own: floa
 def test_each_limit_by_its_own_counters(
     one: LimitInForce, rates: dict[str, float], bound: bool
 ) -> None:
-    assert use_of(one, **rates).bound_seconds == (WINDOWS / 2 if bound else 0)
+    assert use_of(one, rates).bound_seconds == (WINDOWS / 2 if bound else 0)
 
 
 def test_figures() -> None:
-    caps = use_of(limit("IOReadIOPSMax", 500), rios=490)
+    caps = use_of(limit("IOReadIOPSMax", 500), {"rios": 490})
     assert (caps.per_second, caps.used_share, caps.hits) == (490, 0.98, None)
-    memory = use_of(limit("MemoryMax", 1), max=7)
+    memory = use_of(limit("MemoryMax", 1), {"max": 7})
     assert (memory.hits, memory.used_share) == (70, None)
-    cpu = use_of(limit("CPUQuota", 50), throttled=3, periods=10)
+    cpu = use_of(limit("CPUQuota", 50), {"throttled": 3, "periods": 10})
     assert (cpu.hits, cpu.periods) == (30, 100)
 
 
 def test_an_ancestors_limit_counts_what_all_below_it_use() -> None:
     shared = limit("IOReadIOPSMax", 500, ABOVE)
-    assert use_of(shared, {"rios": 490}, rios=3).bound_seconds == WINDOWS / 2
-    assert use_of(shared, {"rios": 3}, rios=3).bound_seconds == 0
+    assert use_of(shared, {"rios": 3}, {"rios": 490}).bound_seconds == WINDOWS / 2
+    assert use_of(shared, {"rios": 3}, {"rios": 3}).bound_seconds == 0
 
 
 def test_an_event_of_a_descendant_is_not_the_ancestors() -> None:
@@ -177,10 +179,11 @@ def test_a_process_that_ends_is_a_note(
     """Its pid may belong to another process by then, which has another start time."""
     machine.cgroup(f"{SLICE}/a.service", (7,))
     stat = machine.kernel.proc / "7/stat"
-    later = stat.read_text().replace(" 4711 ", " 4712 ")
-    monkeypatch.setattr(
-        verification, "watch", partial(watch, sleep=lambda _: stat.write_text(later))
-    )
+
+    def start_again(_: float) -> None:
+        stat.write_text(stat.read_text().replace(" 4711 ", " 4712 "))
+
+    monkeypatch.setattr(verification, "watch", partial(watch, sleep=start_again))
     found = verify(Subject(pid=7), 3600, machine.kernel)
     assert found.watched.seconds < 60
     assert found.notes[-1].startswith(

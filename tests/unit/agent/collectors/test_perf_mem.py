@@ -20,8 +20,10 @@ from pagecage.agent.collectors.perf_mem import (
     responses_of,
 )
 from tests.builders.collector_contexts import collector_context
+from tests.builders.known import known
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
+TRIAL = Path("/sys/fs/cgroup/pagecage.slice/trial.slice")
 AMD, OLDER = ((FIXTURES / f"report-{name}.txt").read_text() for name in ("amd", "older"))
 PERF = """#!/bin/sh
 # perf: `mem record` writes its file and waits for SIGINT, `report` prints a fixture.
@@ -41,10 +43,12 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CollectorContext
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr("pagecage.agent.collectors.perf_mem.find_obstacle", lambda: None)
-    return collector_context(tmp_path, Path("/sys/fs/cgroup/pagecage.slice/trial.slice"))
+    return collector_context(tmp_path, TRIAL)
 
 
-def write_perf(directory: Path, record: str = "", report: str = f"cat {FIXTURES}/report-amd.txt"):
+def write_perf(
+    directory: Path, record: str = "", report: str = f"cat {FIXTURES}/report-amd.txt"
+) -> None:
     path = directory / "bin/perf"
     path.write_text(PERF % (record, report))
     path.chmod(0o755)
@@ -114,7 +118,7 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
     )
     collector, recording = recorded(context)
     assert recording.status == "ok"
-    result, figures = collector.report(12.5, 13.25)
+    result, figures = known(collector.report(12.5, 13.25))
     assert "--time 12.500000000,13.250000000" in arguments.read_text()
     assert (result.status, result.lost_events) == ("partial", 17)
     assert figures["loads_ram_samples"] == 903
@@ -123,9 +127,7 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
 
 
 def test_only_loads_of_the_slice_are_recorded(context: CollectorContext) -> None:
-    words = " ".join(
-        record_command(context.directory / "perf.data", context.processes.cgroup.unified)
-    )
+    words = " ".join(record_command(context.directory / "perf.data", TRIAL))
     assert words.startswith("perf mem -t load record -a ")
     assert words.endswith(" -G pagecage.slice/trial.slice")
 
@@ -145,7 +147,7 @@ def test_a_perf_that_cannot_open_its_event_reports_its_own_words(
 def test_a_report_without_rows_is_a_failure(context: CollectorContext, report: str) -> None:
     write_perf(context.directory, report=report)
     collector, _ = recorded(context)
-    result, figures = collector.report(0.0, 1.0)
+    result, figures = known(collector.report(0.0, 1.0))
     assert result.status == "failed"
     assert set(figures.values()) == {None}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import facts
 from pagecage.agent.limits.calibration import Calibrator, remove_scratch
 from pagecage.errors import PagecageError
 from pagecage.linux.child_processes import Interruption
@@ -22,9 +21,8 @@ WRITE = {"IOWriteBandwidthMax": 30_000_000, "IOWriteIOPSMax": 600}
 
 @pytest.fixture
 def calibrator(machine: Machine) -> Calibrator:
-    return Calibrator(
-        Systemd(False, 257), facts.resolve_disk(machine.data), machine.data, Interruption()
-    )
+    disk = machine.resolve_disk(machine.data)
+    return Calibrator(Systemd(False, 257), disk, machine.data, Interruption())
 
 
 def calibrated(calibrator: Calibrator, machine: Machine, **properties: int) -> dict[str, Any]:

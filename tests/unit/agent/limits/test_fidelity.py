@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent import settings
+from pagecage.agent.limits.calibration import meters
 from pagecage.agent.limits.fidelity import (
     IoMaxController,
     combined,
@@ -19,7 +20,6 @@ from pagecage.agent.limits.fidelity import (
     latency,
     latency_floor_us,
     merged,
-    meters,
     no_floor_reason,
     not_shared_reason,
     write_io_max,

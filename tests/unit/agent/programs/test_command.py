@@ -16,15 +16,15 @@ from pagecage.agent import data_files, trial_run
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.programs import command
 from pagecage.agent.programs.command import CommandProgram
-from pagecage.agent.session import run_trial
 from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.record import read_records
 from pagecage.model.requirements import RequirementMissed
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
+from tests.builders.known import known
 from tests.builders.service_trials import free_port, listens
+from tests.builders.trial_runs import carry_out as run_one
 from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, Machine, frames_of, make_session, make_trial
 
@@ -38,11 +38,10 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
     assert "ready_seconds" not in record.response
-    assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
-        record.response["wall_seconds"], abs=0.001
-    )
-    assert record.workload.argv == ("sh", "-c", record.workload.argv[2])
-    assert len(record.workload.sha256) == 64
+    wall_seconds = record.response["wall_seconds"]
+    assert known(record.measured).seconds == pytest.approx(wall_seconds, abs=0.001)
+    assert record.workload.argv == ("sh", "-c", known(record.workload.argv)[2])
+    assert len(known(record.workload.sha256)) == 64
 
 
 def test_making_the_scope_is_not_its_time(
@@ -122,7 +121,7 @@ def test_it_finds_its_directory_and_environment(
         directory=str(machine.data),
     )
     assert record.outcome == "ok", record.error
-    assert "CUSTOMERS_SECRET" in record.workload.environment
+    assert "CUSTOMERS_SECRET" in known(record.workload.environment)
     assert "hunter2" not in machine.records.read_text()
 
 
@@ -203,7 +202,7 @@ def test_a_daemon_is_reported(machine: Machine) -> None:
     record = carry_out(machine, f"sleep 60 & {JOIN}; exit 0")
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
-    assert record.exit.left_behind[0]["name"] == "sleep"
+    assert known(record.exit.left_behind)[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
 
@@ -216,9 +215,9 @@ def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) 
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit.escaped[0]["name"] == "sleep"
-    escaped = record.exit.escaped[0]["pid"]
-    wait_until(lambda: identify(escaped) is None)  # who adopts orphans may reap it late
+    [escaped] = known(record.exit.escaped)
+    assert escaped["name"] == "sleep"
+    wait_until(lambda: identify(escaped["pid"]) is None)  # who adopts orphans may reap it late
 
 
 def test_output_is_streamed_unchanged(machine: Machine) -> None:
@@ -237,11 +236,8 @@ def test_output_is_not_streamed_by_default(machine: Machine) -> None:
 
 
 def test_a_missing_program_names_its_package(machine: Machine) -> None:
-    trial = make_trial(
-        workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=()
-    )
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    [record] = read_records(machine.records)
+    workload = Workload("no-such-program", (), "command", command=CommandSpec())
+    record = run_one(machine, make_trial(workload=workload, collectors=()))
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
     assert "no program 'no-such-program'" in missed.reason
@@ -278,7 +274,7 @@ def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
 def test_files_of_any_state_stay_unchanged(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
-    assert record.cache.resident_bytes_before > 0
+    assert known(record.cache.resident_bytes_before) > 0
 
 
 def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -> None:
@@ -329,7 +325,7 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
     assert record.outcome == "ok", record.error
     assert record.device.maj_min == "8:0"
-    assert record.cage.read_back["io.max.rbps"] == "20000000"
+    assert known(record.cage.read_back)["io.max.rbps"] == "20000000"
 
 
 def run_on(machine: Machine, cache: str) -> TrialRun:
@@ -388,9 +384,9 @@ def test_residency_of_another_users_file_is_hidden(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since Linux 5.2 only the owner, users with write access and root may query residency."""
-    monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
-    monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda _, mode: mode == os.R_OK)
     with pytest.raises(RequirementMissed, match="belongs to another user and is read-only"):
         data_files.find_files((files,))
-    monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
+    monkeypatch.setattr(os, "access", lambda _, mode: True)
     assert len(data_files.find_files((files,))) == 3

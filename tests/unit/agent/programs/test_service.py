@@ -232,7 +232,7 @@ def test_a_load_that_fails_since_the_server_died_is_not_blamed(machine: Machine)
     ],
 )
 def test_an_end_before_the_window(
-    machine: Machine, load: str, server: str, changes: dict[str, float], error: str
+    machine: Machine, load: str, server: str, changes: dict[str, Any], error: str
 ) -> None:
     record = carry_out(machine, load, server, **changes)
     assert (record.error, record.measured) == (error, None)
