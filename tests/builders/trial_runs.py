@@ -35,9 +35,12 @@ def carry_out(
     session: HostSession | None = None,
     out: io.BytesIO | None = None,
 ) -> Record:
-    """Run one trial; its record as it stands in the host's file."""
+    """Run one trial; return the one record that it adds to the host's file."""
+    before = list(read_records(machine.records))
     run_trial(session or make_session(machine, out or io.BytesIO(), trial), trial, 1)
-    return last_record(machine)
+    *earlier, record = read_records(machine.records)
+    assert len(earlier) == len(before)
+    return record
 
 
 def assert_read_back(record: Record) -> None:

@@ -41,7 +41,7 @@ from tests.builders.hostile_agent import (
     wire,
 )
 from tests.builders.plans import plan_of
-from tests.builders.trial_runs import carry_out, package
+from tests.builders.trial_runs import carry_out
 from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
     LIGHT,
@@ -423,7 +423,6 @@ def write_with_a_signal(content: bytes, descriptor: int) -> None:
     os.close(descriptor)
 
 
-__all__ = ["package"]
 EVENTS = [
     *("set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf"),
     "stop",

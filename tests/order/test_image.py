@@ -99,8 +99,7 @@ def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, lay
     assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (200_000, 0)
     assert record.cache.resident_bytes_after == -(-200_000 // 4096) * 4096
     assert known(record.workload.argv)[0] == "sh"
-    assert record.cage.driver is not None
-    assert record.cage.driver["image"] == {
+    assert known(record.cage.driver)["image"] == {
         "reference": "own:1",
         "id": ARCHIVES["id"],
         "architecture": "amd64",
@@ -118,8 +117,7 @@ def test_what_the_engine_reads_is_evicted_at_the_gate(
     [record] = carry_out(machine, replace(trial("true"), cache=state))
     assert (record.outcome, record.cache.evicted_bytes) == ("ok", evicted), record.error
     if state == "cold":
-        assert record.cache.go is not None
-        assert record.cache.go.resident_bytes == 0
+        assert known(record.cache.go).resident_bytes == 0
 
 
 def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
@@ -138,9 +136,8 @@ def test_the_image_is_loaded_once_and_removed_at_the_end(machine: Machine, layer
     name = own_name(ARCHIVES["id"])
     assert log.count(f'docker load "RepoTags": ["{name}"]') == 1
     assert log.count("docker image rm") == 1
-    assert log.index("docker image rm") < log.index(
-        "stop docker.socket docker.service containerd.service"
-    )
+    stop = "stop docker.socket docker.service containerd.service"
+    assert log.index("docker image rm") < log.index(stop)
 
 
 def test_a_mount_is_cold_too(machine: Machine, layer: Path) -> None:

@@ -21,12 +21,11 @@ from pagecage.linux.child_processes import Interrupted, Interruption
 from pagecage.model.trial import CommandSpec, Trial, TrialData, Workload
 from tests.builders.command_trials import bare_trial
 from tests.builders.known import known
-from tests.builders.trial_runs import carry_out, last_record, package
+from tests.builders.trial_runs import carry_out, last_record
 from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import Machine, frames_of, make_request, make_session, make_trial
 
-__all__ = ["package"]
 PREPARE = ("sh", "-c", 'echo "$1 $2" >"$0/file"; mkdir "$0/sub"', "{data}", "seed", "{seed}")
 WORK = 'test "$(cat "$0/file")" = "seed 1" && echo more >>"$0/file" && rmdir "$0/sub"'
 

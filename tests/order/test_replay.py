@@ -145,9 +145,8 @@ def test_a_failure_of_its_own_is_not_tried_again(
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
     summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(1, 0)
-    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [
-        (1, "failed", 3)
-    ]
+    [record] = records
+    assert (record.attempt, record.outcome, record.exit.status) == (1, "failed", 3)
     assert streams.text() == b"ran\n"
 
 
@@ -248,14 +247,9 @@ def test_ctrl_c_ends_the_program_and_leaves_nothing(
         if event["event"] == "go":
             raise KeyboardInterrupt
 
+    host, relay = on_fakes(package.agent, machine), StdioRelay(interrupt, streams.stdout)
     with pytest.raises(KeyboardInterrupt):
-        Campaign(
-            on_fakes(package.agent, machine),
-            plan,
-            folder,
-            package,
-            StdioRelay(interrupt, streams.stdout),
-        ).run()
+        Campaign(host, plan, folder, package, relay).run()
     [record] = read_records(folder.records_path)
     assert (record.outcome, record.phase) == ("interrupted", "run")
     assert not record.is_final

@@ -29,7 +29,7 @@ from tests.builders.command_trials import bare_trial
 from tests.builders.known import known
 from tests.builders.service_trials import SERVES
 from tests.builders.service_trials import carry_out as serve_load
-from tests.builders.trial_runs import carry_out, package
+from tests.builders.trial_runs import carry_out
 from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
@@ -384,7 +384,6 @@ def test_a_trace_that_the_controller_would_not_take_is_left_out(
     assert not [one for one in frames_of(out.getvalue()) if one["frame"] == "trace"]
 
 
-__all__ = ["package"]
 DATA = Dataset(8 * MIB)
 READS = 'cat "$FAKE_FILE" >/dev/null; printf "anon 0\\nfile {0}\\n" >"$FAKE_SLICE/memory.stat"; '
 READS += 'echo "$FAKE_MAJ_MIN rbytes={0} rios=9" >"$FAKE_SLICE/io.stat"; '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -15,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.protocol import request_to_json
 from pagecage.cli.options import RunOptions
 from pagecage.cli.run_plan import choose_repeats, until_ci
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.agent_package import AgentPackage, agent_bytes
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan, make_plan
@@ -30,6 +30,7 @@ from pagecage.verdicts.repeats import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.builders.campaigns import THREE, Run
 from tests.builders.plans import BASE, CHOICES, HARNESS, plan_of
+from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import StartedAgent, TestHost, on_fakes, request_line
 from tests.fake_host.machine import (
     CAGE,
@@ -115,9 +116,8 @@ def test_a_killed_agent_leaves_nothing_after_the_next_start(
     results = [(record.attempt, record.outcome) for record in whole.records()]
     assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.log_lines().count("iostat begins") == 3
-    assert (
-        machine.log_lines().count("iostat ends") == 2
-    )  # the cleanup killed the first, whose agent was gone
+    # the cleanup killed the first, whose agent was gone
+    assert machine.log_lines().count("iostat ends") == 2
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(
@@ -211,11 +211,8 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: Age
     """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
-    whole = Whole(
-        machine,
-        package,
-        replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))),
-    )
+    trials = (huge, replace(plan.trials[1], trial_id="r1_second"))
+    whole = Whole(machine, package, replace(plan, trials=trials))
     assert whole.go() == RunSummary(1, 1)
     outcomes = {record.trial_id: record for record in whole.records()}
     assert outcomes[huge.trial_id].outcome == "not_prepared"
@@ -230,14 +227,9 @@ def test_the_spool_keeps_nothing_of_a_run_that_is_over(
     machine: Machine, package: AgentPackage
 ) -> None:
     Whole(machine, package, a_plan("good.py")).go()
-    kept = {path.name for path in machine.spool.iterdir()} - {
-        "bin",
-        "agent.pyz",
-        "lock",
-        "children",
-        "trials",
-    }
-    assert kept == {"20261121T100000Z-test-vm.jsonl"}
+    kept = {path.name for path in machine.spool.iterdir()}
+    usual = {"bin", "agent.pyz", "lock", "children", "trials"}
+    assert kept - usual == {"20261121T100000Z-test-vm.jsonl"}
     assert not list((machine.spool / "trials").iterdir())
 
 
@@ -252,16 +244,14 @@ def test_a_plan_may_name_a_missing_program(machine: Machine, package: AgentPacka
 
 
 @pytest.fixture
-def agent(machine: Machine) -> Path:
-    path = machine.root / "agent.pyz"
-    path.write_bytes(agent_bytes())
-    return path
+def agent(package: AgentPackage) -> Path:
+    return package.agent
 
 
 def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes], Path]:
     """Start the agent; return it and the file of its frames."""
     request, stream = machine.root / "request.json", machine.root / "stream"
-    request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
+    request.write_bytes(request_line(make_request(machine, *trials)))
     words = (HERE / "agent_on_fakes.py", agent, machine.root, "serve", request, stream)
     argv = [sys.executable, "-S", *map(str, words)]
     return spawn(argv, stderr=PIPE, new_session=True), stream
@@ -274,19 +264,14 @@ def ended(process: Process[bytes]) -> int:
 
 
 def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None:
-    process, stream = serve(
-        machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other")
-    )
+    other = make_trial("out_of_memory.py", trial_id="r1_other")
+    process, stream = serve(machine, agent, make_trial(), other)
     assert ended(process) == 0
     frames = frames_of(stream.read_bytes())
-    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == [
-        "ok",
-        "oom_killed",
-    ]
-    assert {f["name"] for f in frames if f["frame"] == "trace"} >= {
-        "sampler.jsonl",
-        "vmtouch.jsonl",
-    }
+    outcomes = [f["record"]["outcome"] for f in frames if f["frame"] == "record"]
+    assert outcomes == ["ok", "oom_killed"]
+    traces = {f["name"] for f in frames if f["frame"] == "trace"}
+    assert traces >= {"sampler.jsonl", "vmtouch.jsonl"}
     assert len(list(read_records(machine.records))) == 2
     assert machine.left() == []
 
@@ -294,25 +279,18 @@ def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None
 def test_the_file_grows_only_between_trials_and_a_signal_ends_it(
     machine: Machine, agent: Path
 ) -> None:
-    process, stream = serve(
-        machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other")
-    )
-    deadline = time.monotonic() + 60
-    while not any(
-        line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    other = make_trial("never_ends.py", trial_id="r1_other")
+    process, stream = serve(machine, agent, make_trial(), other)
+    scope = re.compile("^scope .*never_ends", re.MULTILINE)
+    wait_until(lambda: scope.search(machine.log.read_text()), 60)
     grown = [(f["frame"], f.get("event")) for f in frames_of(stream.read_bytes())]
     assert grown[-1] == ("event", "trial"), "the second trial's phases have to wait"
     os.kill(int(machine.agent_pid.read_text()), signal.SIGTERM)
     assert ended(process) == 130
     frames = frames_of(stream.read_bytes())
     records = [f["record"] for f in frames if f["frame"] == "record"]
-    assert [(r["outcome"], r["error"]) for r in records] == [
-        ("ok", None),
-        ("interrupted", "ended from outside"),
-    ]
+    results = [(record["outcome"], record["error"]) for record in records]
+    assert results == [("ok", None), ("interrupted", "ended from outside")]
     assert any(f.get("event") == "go" for f in frames)
     assert machine.left() == []
 
@@ -352,6 +330,10 @@ def steady(block: int, level: str) -> float:
     return 10 + 0.01 * block
 
 
+def spreading(block: int, level: str) -> float:
+    return 14.0 if (block, level) == (1, "b") else steady(block, level)
+
+
 def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
     assert run.go() == RunSummary(18, 0)
@@ -360,9 +342,7 @@ def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: P
 
 
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
-    run = Stopping(
-        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
-    )
+    run = Stopping(tmp_path, spreading)
     assert run.go() == RunSummary(27, 0)
     assert run.blocks() == list(range(1, 10))  # the interval of nine values omits the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
@@ -377,9 +357,7 @@ def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
-    run = Stopping(
-        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
-    )
+    run = Stopping(tmp_path, spreading)
     run.go()
     kept = run.records()
     for count in (0, 7, 18, 20, 26):
@@ -394,10 +372,8 @@ def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
 def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
     killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
-    figures = {
-        t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"
-    }
-    run.set_script({"figures": figures, **killed})
+    others = [trial.trial_id for trial in run.plan.trials if trial.trial_id not in killed]
+    run.set_script({"figures": {key: {"read_seconds": 10.0} for key in others}, **killed})
     assert run.go() == RunSummary(18, 0)
 
 

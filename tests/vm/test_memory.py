@@ -62,8 +62,7 @@ def searched(program: Path, runs: Path, target: str, *options: str) -> Search:
     made = CommandLine(runs, "replay-pctouch")
     words = ("--", str(program), target, str(_WORKING_SET_BYTES // MIB), str(_LOOPS))
     host = ("--host", "vm", "--copy-program", "--precision", "3%")
-    status, printed = made.end("memory", "uncaged", *host, *options, *words)
-    assert status == 0, printed
+    made.succeed("memory", "uncaged", *host, *options, *words)
     shown = run(made.argv("show", str(made.folder()), "--json"), timeout_seconds=60)
     return Search(json.loads(shown.stdout)["memory"], made.records(), made)
 
@@ -119,8 +118,7 @@ def test_damon_sees_the_same_working_set(program: Path, tmp_path: Path) -> None:
     made = CommandLine(tmp_path)
     options = ("--no-control", "--host", "vm", "--copy-program", "--collectors", "damon")
     words = ("--cold", data, "--copy", data, "--", str(program), data, "40", "1500")
-    status, printed = made.end("replay", "uncaged", *options, *words)
-    assert status == 0, printed
+    made.succeed("replay", "uncaged", *options, *words)
     [record] = made.records()
     assert record.collectors["damon"]["status"] == "ok", record.collectors
     rows = read_lines(made.folder(), record, "damon")
@@ -135,9 +133,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(of_file: Search, tmp_path:
     shutil.copytree(of_file.made.folder(), folder)
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[:-1]))
-    resumed = CommandLine(tmp_path)
-    status, printed = resumed.end("run", str(folder), "--resume")
-    assert status == 0, printed
+    CommandLine(tmp_path).succeed("run", str(folder), "--resume")
     names = [json.loads(line)["trial_id"] for line in (folder / "records.jsonl").open()]
     assert names == [json.loads(line)["trial_id"] for line in lines]
 

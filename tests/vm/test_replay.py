@@ -40,14 +40,10 @@ def replayed(
     runs = tmp_path_factory.mktemp(f"replay-{request.param}")
     made = CommandLine(runs, "replay-grep", PAGECAGE_VM_USER=request.param)
     file = os.path.relpath(data) if request.param == "root" else str(data)
-    copy = (
-        () if request.param == "root" else ("--copy", file)
-    )  # a relative --cold is copied by default
+    # a relative --cold is copied by default
+    copy = () if request.param == "root" else ("--copy", file)
     options = ("--host", "vm", *copy, "--cold", file, "--copy-program")
-    status, printed = made.end(
-        "replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file
-    )
-    assert status == 0, printed
+    made.succeed("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file)
     return made
 
 
@@ -98,9 +94,8 @@ def single(
     """Status, output and messages of a single replay in one cage, without the control."""
     argv = ["replay", "customer-tenth", "--no-control", "--host", "vm", *options, "--", *command]
     runner = CommandLine(runs)
-    process = spawn(
-        [*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment
-    )
+    env = runner.environment
+    process = spawn(runner.argv(*argv), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=env)
     out, printed = process.communicate(sent, timeout=_LONGEST_SECONDS)
     return process.returncode, out, printed.decode()
 
@@ -150,10 +145,8 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
     os.close(slave)
     printed = read_until(master, b"removed when you leave")
     assert b"io.max.rbps      20000000" in printed
-    os.write(
-        master,
-        b"cat /sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n",
-    )
+    limits = b"/sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max"
+    os.write(master, b"cat %b; echo seen-$((40 + 2))\n" % limits)
     assert b"rbps=20000000 wbps=20000000 riops=500 wiops=500" in read_until(master, b"seen-42")
     os.write(master, b"exit 3\n")
     read_until(master, None)

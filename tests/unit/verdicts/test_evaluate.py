@@ -71,7 +71,7 @@ def test_a_quiet_host(changes: Json) -> None:
         ({"throttled": 1.0}, "CPU limit that the cage does not request"),
     ],
 )
-def test_each_kind_of_noise_is_found_and_named(figures: dict[str, float], what: str) -> None:
+def test_each_kind_of_noise_is_found_and_named(figures: Json, what: str) -> None:
     found = judge_host_quiet(make_record(counters=after(**figures)))
     assert found.verdict == "not_quiet"
     assert what in found.reason
@@ -138,7 +138,7 @@ def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks: int, seconds:
         (caged({"CPUQuota": 20}), {"cpu_wait": 8, "throttled": 7}),
     ],
 )
-def test_own_threads_and_a_quota_are_not_noise(cage: Json, figures: dict[str, float]) -> None:
+def test_own_threads_and_a_quota_are_not_noise(cage: Json, figures: Json) -> None:
     record = make_record(cage=cage, counters=after(**figures))
     assert judge_host_quiet(record).verdict == "quiet"
 

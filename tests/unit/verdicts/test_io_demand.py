@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.verdicts.counters import cpu_seconds, io_difference
 from pagecage.verdicts.io_demand import IoDemand, io_demand
 from tests.builders.known import known
@@ -80,7 +81,7 @@ def test_the_kernel_merges_and_never_splits_again(name: str) -> None:
 def test_a_slow_disk_near_a_cap_is_not_a_use_of_the_cap(busy: float, used: float) -> None:
     """13 of 20 MB/s are near the cap; a disk that is busy all the time explains them."""
     rows = series(rbytes=13e6, rios=100, io_wait=0.95, busy=busy)
-    moved = {"read_bytes": 130_000_000, "reads": 1000, "io_wait": 9.5, "busy": 10 * busy}
+    moved: Json = {"read_bytes": 130_000_000, "reads": 1000, "io_wait": 9.5, "busy": 10 * busy}
     record = make_record(cage=caged({"IOReadBandwidthMax": 20_000_000}), counters=after(**moved))
     found = io_demand(record, rows)
     assert isinstance(found, IoDemand)
@@ -92,7 +93,13 @@ def test_a_slow_disk_near_a_cap_is_not_a_use_of_the_cap(busy: float, used: float
 def test_an_idle_program_near_a_cap_waits_for_it(cpu: float, is_capped: bool) -> None:
     """430 of 500 reads a second, awaited asynchronously: pressure shows no wait."""
     rows = series(rbytes=430 * 4096, rios=430, cpu=cpu)
-    moved = {"read_bytes": 4300 * 4096, "reads": 4300, "io_wait": 0, "cpu": 10 * cpu, "busy": 0}
+    moved: Json = {
+        "read_bytes": 4300 * 4096,
+        "reads": 4300,
+        "io_wait": 0,
+        "cpu": 10 * cpu,
+        "busy": 0,
+    }
     found = io_demand(make_record(counters=after(**moved)), rows)
     assert isinstance(found, IoDemand)
     assert (found.capped_share > 0.9) == is_capped

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,7 +158,7 @@ def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(
     ],
 )
 def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill(
-    figures: dict[str, float], name: str, word: str
+    figures: Json, name: str, word: str
 ) -> None:
     limits = {"MemoryMax": CAPS["MemoryMax"], "MemorySwapMax": 0}
     record = make_record(cage=caged(limits), counters=after(**figures))
@@ -334,7 +336,7 @@ HIGH = 13_418_496
 HIGH_CAGE = Cage("high", {"MemoryHigh": HIGH, "MemorySwapMax": 0})
 
 
-def judged_high(**figures: float) -> tuple[str, str]:
+def judged_high(**figures: Any) -> tuple[str, str]:
     record = make_record(cage=caged({"MemoryHigh": HIGH}), counters=after(**figures))
     [found] = judge_limits(record)
     return found.verdict, found.reason
