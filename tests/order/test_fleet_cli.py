@@ -135,15 +135,15 @@ def test_bad_wishes_are_refused_before_anything_starts(
     rack: Rack, printed: list[str], looked_at: None, tmp_path: Path
 ) -> None:
 
-    def refused(again: ResumeOptions = START, fleet: str = "replicate", **wishes: Any) -> str:
+    def refused(again: ResumeOptions = START, mode: FleetOptions = REPLICATE, **wishes: Any) -> str:
         options = replace(SMOKE if again is START else GO_ON, **wishes)
-        return refusal(lambda: go(printed, again, options, FleetOptions(fleet=fleet))).message
+        return refusal(lambda: go(printed, again, options, mode)).message
 
     assert "--until-ci" in refused(until_ci="5%")
     assert "--data-dir" in refused(data_dir=tmp_path)
     assert "saved machine state" in refused(fresh="block")
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refused(fleet="spread", repeats=2)
+    unlike = refused(mode=FleetOptions(fleet="spread"), repeats=2)
     assert "differ: kernel is 6.12 on left, 6.1 on right" in unlike
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
     assert "the disk that holds / on right" in refused()

@@ -234,9 +234,8 @@ def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     monkeypatch.setenv("PYTHONHOME", "/nonexistent")
     program = tmp_path / "agent.py"
     program.write_text("import json, os; print(os.environ['PYTHONHOME'])")
-    assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", (
-        "a workload inherits it"
-    )
+    done = run(LocalHost().command(["python3", str(program)]))
+    assert done.stdout == "/nonexistent\n", "a workload inherits it"
 
 
 def test_the_spool_is_in_memory_for_who_has_a_runtime_directory(tmp_path: Path) -> None:

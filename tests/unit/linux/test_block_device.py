@@ -31,6 +31,7 @@ from pagecage.linux.block_device import (
 from pagecage.linux.systemd import Systemd
 from pagecage.process import run
 from pagecage.units import BLOCK_BYTES, MIB
+from tests.builders.known import known
 from tests.fake_host.trees import btrfs, disk, mountinfo, partition
 
 
@@ -40,11 +41,8 @@ def sys(tmp_path: Path) -> Path:
 
 
 def resolve(sys: Path, maj_min: str, kind: str = "ext4", source: str = "/dev/x") -> Disk:
-    return resolve_disk(
-        Path("/data/pagecage"),
-        sys,
-        mountinfo(("8:99", "/", "ext4", "/dev/y"), (maj_min, "/data", kind, source)),
-    )
+    mounts = mountinfo(("8:99", "/", "ext4", "/dev/y"), (maj_min, "/data", kind, source))
+    return resolve_disk(Path("/data/pagecage"), sys, mounts)
 
 
 Device = tuple[str, ...]
@@ -227,10 +225,8 @@ def test_any_name_a_mount_can_have(name: str) -> None:
 
 
 def test_optional_fields_may_be_many_or_none() -> None:
-    text = (
-        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 0 8:2 / /b rw shared:1 master:2 unbindable - xfs"
-        " /dev/sda2 rw\n"
-    )
+    text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+    text += "2 0 8:2 / /b rw shared:1 master:2 unbindable - xfs /dev/sda2 rw\n"
     assert [mount.maj_min for mount in parse_mountinfo(text)] == ["8:1", "8:2"]
 
 
@@ -290,8 +286,7 @@ def test_the_lower_device_of_lvm_is_the_whole_disk(sys: Path, proc: Path) -> Non
     lay_out(sys, SDA, SDA3, LVM)
     found = resolve(sys, "253:0")
     assert stack_names(found, sys) == ("dm-0", "sda3", "sda")
-    counters = read_lower_device(found, sys, proc)
-    assert counters is not None
+    counters = known(read_lower_device(found, sys, proc))
     assert (counters["reads"], counters["sectors_read"]) == (20, 160)
 
 

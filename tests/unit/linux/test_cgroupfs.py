@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -231,7 +233,7 @@ def test_a_user_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_read_only_hierarchy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.statvfs(tmp_path)
-    read_only: Any = type("Found", (), {"f_flag": real.f_flag | os.ST_RDONLY})
+    read_only = SimpleNamespace(f_flag=real.f_flag | os.ST_RDONLY)
     monkeypatch.setattr(os, "statvfs", lambda _: read_only)
     found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": ""})
     assert found.obstacles[0].reason == f"{tmp_path}/unified is mounted read-only"
@@ -261,18 +263,16 @@ def test_controllers_that_were_enabled_are_disabled_by(tmp_path: Path, ends_by: 
     assert maker(tmp_path, parent).sweep() == []
 
 
-# --- The real kernel ------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def real(tmp_path: Path) -> Any:
+def real(tmp_path: Path) -> Iterator[Cgroupfs]:
+    """Groups of the real kernel, removed at the end."""
     made = Cgroupfs(tmp_path / "spool")
     yield made
     made.sweep()
 
 
 @pytest.fixture
-def file(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Any:
+def file(checkout: Path) -> Iterator[Path]:
     """Return a file on the checkout's disk that is not in the page cache."""
     path = checkout / f"build/tests/{os.getpid()}.bin"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,6 @@ from tests.fake_host import trees
 from tests.tree import ROOT
 
 PAGE_BYTES = kernel_page_bytes()
-
 PAGES = 64
 
 

@@ -99,9 +99,8 @@ def test_process_1_is_systemd_or_not(tmp_path: Path, name: str | None, first: bo
 def test_a_users_slices_are_under_their_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
-    assert str(USER.parent_cgroup()).endswith(
-        "user.slice/user-1000.slice/user@1000.service/pagecage.slice"
-    )
+    place = "user.slice/user-1000.slice/user@1000.service/pagecage.slice"
+    assert str(USER.parent_cgroup()).endswith(place)
     assert str(USER.control_directory()) == "/run/user/1000/systemd/user.control"
 
 

@@ -19,6 +19,7 @@ from pagecage.definitions.project_writer import (
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.runner.project_files import place_files
+from tests.builders.known import known
 from tests.tree import ROOT
 
 
@@ -47,26 +48,22 @@ def experiment(tmp_path: Path) -> Experiment:
 def test_here_the_command_runs_in_the_project(experiment: Experiment, tmp_path: Path) -> None:
     placed, copies = place_files(experiment, Place("local"))
     assert copies is None
-    assert (placed.workload.program, placed.workload.arguments) == (
-        "bin/server",
-        ("--index", "data", "-v"),
-    )
-    assert placed.workload.command is not None
-    assert placed.workload.command.directory == str(tmp_path)
+    assert placed.workload.program == "bin/server"
+    assert placed.workload.arguments == ("--index", "data", "-v")
+    assert known(placed.workload.command).directory == str(tmp_path)
 
 
 def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
-    placed, copies = place_files(experiment, Place("vm"))
-    assert copies is not None
+    placed, given = place_files(experiment, Place("vm"))
+    copies, command = known(given), known(placed.workload.command)
     assert [(file["source"], file["name"]) for file in copies["carried"]] == [
         (str(tmp_path / "bin/server"), "server"),
         (str(tmp_path / "data"), "data"),
     ]
     assert placed.workload.program == "/data/replay/server"
     assert placed.workload.arguments == ("--index", "/data/replay/data", "-v")
-    assert placed.workload.command is not None
-    assert placed.workload.command.data_paths == ("/data/replay/data",)
-    assert placed.workload.command.directory == copies["directory"] == "/data/replay"
+    assert command.data_paths == ("/data/replay/data",)
+    assert command.directory == copies["directory"] == "/data/replay"
 
 
 @pytest.fixture

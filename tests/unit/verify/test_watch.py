@@ -33,10 +33,8 @@ def counted(at: float, **per_second: float) -> dict[str, Any]:
     def n(name: str) -> int:
         return round(at * per_second.get(name, 0))
 
-    waits = {
-        f"{kind}.pressure": {"some": {"total": n(f"{kind}_wait_us")}}
-        for kind in ("io", "memory", "cpu")
-    }
+    kinds = ("io", "memory", "cpu")
+    waits = {f"{kind}.pressure": {"some": {"total": n(f"{kind}_wait_us")}} for kind in kinds}
     return {
         "io.stat": {VDB: {key: n(key) for key in ("rbytes", "rios", "wbytes", "wios")}},
         "memory.stat": {"workingset_refault_file": n("refaults")},
@@ -55,11 +53,8 @@ def counted(at: float, **per_second: float) -> dict[str, Any]:
 def taken(own: dict[str, float], above: dict[str, float] | None = None) -> Iterator[Snapshot]:
     for number in range(WINDOWS + 1):
         at = number / 2
-        counters = {
-            OWN: counted(at, **own),
-            ABOVE: counted(at, **(own if above is None else above)),
-        }
-        yield Snapshot(at, counters)
+        shared = counted(at, **(own if above is None else above))
+        yield Snapshot(at, {OWN: counted(at, **own), ABOVE: shared})
 
 
 def use_of(
@@ -131,18 +126,15 @@ def test_an_event_of_a_descendant_is_not_the_ancestors() -> None:
 
 def test_a_disk_that_appears_while_it_is_watched() -> None:
     snapshots = list(taken({"rios": 490}))
-    first = {OWN: {**snapshots[0].counters[OWN], "io.stat": {}}}
-    snapshots[0] = Snapshot(0, first)
+    snapshots[0] = Snapshot(0, {OWN: {**snapshots[0].counters[OWN], "io.stat": {}}})
     found = summary(OWN, [limit("IOReadIOPSMax", 500)], snapshots)
     assert found.uses[0].per_second == 490
 
 
 def test_counters_that_the_kernel_lacks() -> None:
     snapshots = [Snapshot(at, {OWN: {"io.stat": None, "cpu.stat": None}}) for at in (0.0, 0.5)]
-    limits = [
-        limit(name, 5) for name in ("IOReadIOPSMax", "MemoryMax", "CPUQuota", "MemorySwapMax")
-    ]
-    found = summary(OWN, limits, snapshots)
+    names = ("IOReadIOPSMax", "MemoryMax", "CPUQuota", "MemorySwapMax")
+    found = summary(OWN, [limit(name, 5) for name in names], snapshots)
     assert [use.bound_seconds for use in found.uses] == [0, 0, 0, 0]
     assert found.waited == {"io": None, "memory": None, "cpu": None}
 
@@ -186,9 +178,8 @@ def test_a_process_that_ends_is_a_note(
     monkeypatch.setattr(verification, "watch", partial(watch, sleep=start_again))
     found = verify(Subject(pid=7), 3600, machine.kernel)
     assert found.watched.seconds < 60
-    assert found.notes[-1].startswith(
-        "The process 7 (postgres) ended while it was watched, after 0.0 s"
-    )
+    says = "The process 7 (postgres) ended while it was watched, after 0.0 s"
+    assert found.notes[-1].startswith(says)
 
 
 @EVERY_HIERARCHY

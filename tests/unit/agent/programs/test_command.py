@@ -31,9 +31,8 @@ from tests.fake_host.machine import CAGE, Machine, frames_of, make_session, make
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     """The reads of a program are counted even if it exits at once."""
-    record = carry_out(
-        machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3'
-    )
+    reads = 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"'
+    record = carry_out(machine, f"{reads}; sleep 0.3")
     assert record.outcome == "ok"
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
@@ -115,11 +114,8 @@ def test_it_finds_its_directory_and_environment(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUSTOMERS_SECRET", "hunter2")
-    record = carry_out(
-        machine,
-        f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7',
-        directory=str(machine.data),
-    )
+    script = f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7'
+    record = carry_out(machine, script, directory=str(machine.data))
     assert record.outcome == "ok", record.error
     assert "CUSTOMERS_SECRET" in known(record.workload.environment)
     assert "hunter2" not in machine.records.read_text()
@@ -128,11 +124,8 @@ def test_it_finds_its_directory_and_environment(
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) -> None:
     began = time.monotonic()
-    record = carry_out(
-        machine,
-        f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60",
-        ready_when=r"listening on \d+$",
-    )
+    script = f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60"
+    record = carry_out(machine, script, ready_when=r"listening on \d+$")
     assert (record.outcome, record.error) == ("ok", None)
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert "wall_seconds" not in record.response
@@ -143,11 +136,8 @@ def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) ->
 
 
 def test_half_a_line_does_not_serve_but_the_last_one_needs_no_end(machine: Machine) -> None:
-    halves = carry_out(
-        machine,
-        "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60",
-        ready_when="^listening$",
-    )
+    script = "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60"
+    halves = carry_out(machine, script, ready_when="^listening$")
     assert (halves.response["ready_seconds"] or 0) >= 0.2
     assert carry_out(machine, "printf ready", ready_when="^ready$").outcome == "ok"
 

@@ -30,13 +30,8 @@ FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]
 
 def job(**read: Any) -> dict[str, Any]:
     """Return one job of fio's report."""
-    read = {
-        "io_bytes": 4096 * 10,
-        "total_ios": 10,
-        "runtime": 500,
-        "clat_ns": {"bins": {"1000": 9, "50000": 1}},
-        **read,
-    }
+    latency = {"clat_ns": {"bins": {"1000": 9, "50000": 1}}}
+    read = {"io_bytes": 4096 * 10, "total_ios": 10, "runtime": 500, **latency, **read}
     return {"jobname": "trial", "error": 0, "majf": 3, "minf": 5, "read": read}
 
 
@@ -70,9 +65,8 @@ def test_fio_may_not_write_and_reports_where_it_is_looked_for(tmp_path: Path) ->
 
 @pytest.fixture
 def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fio").write_text(
-        "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
-    )
+    script = "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
+    (tmp_path / "fio").write_text(script)
     (tmp_path / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 

@@ -92,7 +92,7 @@ def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> 
     assert set(names["base_family_packages"]) <= set(read_recipe(checkout, suite).packages)
 
 
-BASE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
+BASE = RECIPE
 GIT = replace(BASE, extra_packages=("git",), install_extra="apt-get install")
 BOTH = replace(GIT, extra_packages=("git", "postgresql"))
 
@@ -203,9 +203,8 @@ def test_debians_keyring_is_named_because_mmdebstrap_finds_it_only_with_gpg(keyr
 
 
 def test_a_suite_has_the_archive_of_its_distribution() -> None:
-    assert [archive_of(suite) for suite in ("noble", "trixie", "bookworm")] == [
-        *(UBUNTU, DEBIAN, DEBIAN)
-    ]
+    archives = [archive_of(suite) for suite in ("noble", "trixie", "bookworm")]
+    assert archives == [UBUNTU, DEBIAN, DEBIAN]
 
 
 def test_ubuntus_installed_keyring_is_used(
