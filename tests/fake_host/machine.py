@@ -83,6 +83,12 @@ class Machine:
         """The folder of the engine's images and layers."""
         self.agent_pid = root / "agent.pid"
         """The pid of the agent, written by agent_on_fakes.py."""
+        self.set_variable: Callable[[str, str], None] = os.environ.__setitem__
+
+    def misbehave(self, **how: str) -> None:
+        """Set variables of the fake commands and workloads: FAILS="fio" is FAKE_FAILS=fio."""
+        for name, value in how.items():
+            self.set_variable(f"FAKE_{name}", value)
 
     def make(self) -> None:
         made = (self.cgroups, self.control, self.sys, self.spool, self.data, self.other)

@@ -40,6 +40,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
     """
     made = Machine(on_disk)
     made.make()
+    made.set_variable = monkeypatch.setenv
     before = set(children())
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)

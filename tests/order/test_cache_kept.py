@@ -116,14 +116,9 @@ def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) ->
     ],
 )
 def test_reads_by_another_process_before_go_stop_the_trial(
-    machine: Machine,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
-    reason: str,
-    is_started: bool,
+    machine: Machine, data: Path, moment: str, reason: str, is_started: bool
 ) -> None:
-    monkeypatch.setenv("FAKE_READS", moment)
+    machine.misbehave(READS=moment)
     record = carry_out(machine, reads())
     log = machine.log_lines()
     assert f"another process reads at {moment}" in log
@@ -135,18 +130,14 @@ def test_reads_by_another_process_before_go_stop_the_trial(
 
 
 @pytest.mark.parametrize("driver", ["systemd-scope", "systemd-service", "docker"])
-def test_every_driver_detects_foreign_reads(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, driver: str
-) -> None:
-    monkeypatch.setenv("FAKE_READS", "start")
+def test_every_driver_detects_foreign_reads(machine: Machine, data: Path, driver: str) -> None:
+    machine.misbehave(READS="start")
     refused(carry_out(machine, reads(driver=driver)), "before the program started")
 
 
-def test_foreign_reads_during_the_run_are_found_at_the_end(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_reads_during_the_run_are_found_at_the_end(machine: Machine, data: Path) -> None:
     """The workload is correct, but another process has read the file."""
-    monkeypatch.setenv("FAKE_READS", "go")
+    machine.misbehave(READS="go")
     record = carry_out(
         machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}")))
     )
@@ -179,14 +170,13 @@ def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, 
 def test_a_command_and_a_service(
     machine: Machine,
     data: Path,
-    monkeypatch: pytest.MonkeyPatch,
     moment: str,
     script: str,
     reason: str | None,
     serves: dict[str, str],
 ) -> None:
     """Commands report no figures, so the check uses the pages' charges and the slice's reads."""
-    monkeypatch.setenv("FAKE_READS", moment)
+    machine.misbehave(READS=moment)
     record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
     if reason is None:
         believed(record)
@@ -238,10 +228,8 @@ def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     assert record.cache.resident_bytes_after == 0
 
 
-def test_state_any_is_not_checked(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_READS", "start go")
+def test_state_any_is_not_checked(machine: Machine, data: Path) -> None:
+    machine.misbehave(READS="start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
     assert "start" not in record.cache.present
@@ -256,10 +244,10 @@ def test_state_any_is_not_checked(
     ],
 )
 def test_a_resident_file_that_another_process_drops(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, reason: str
+    machine: Machine, data: Path, moment: str, reason: str
 ) -> None:
     believed(carry_out(machine, reads("--direct", cache="resident")))
-    monkeypatch.setenv("FAKE_DROPS", moment)
+    machine.misbehave(DROPS=moment)
     refused(carry_out(machine, reads(cache="resident")), reason)
     assert machine.left() == []
 

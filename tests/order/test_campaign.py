@@ -337,10 +337,9 @@ def run_interrupted(machine: Machine, interruption: Interruption, **changes: Any
 
 @pytest.mark.parametrize("asking", ["TERM", "INT", "HUP"])
 def test_every_terminating_signal_is_handled(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, asking: str
+    machine: Machine, interruption: Interruption, asking: str
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNAL", asking)
-    monkeypatch.setenv("FAKE_SIGNALS", "start")
+    machine.misbehave(SIGNAL=asking, SIGNALS="start")
     assert run_interrupted(machine, interruption).outcome == "interrupted"
     assert machine.left() == []
 
@@ -358,13 +357,9 @@ def test_every_terminating_signal_is_handled(
     ],
 )
 def test_a_signal_while_a_command_runs(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    interruption: Interruption,
-    event: str,
-    phase: str,
+    machine: Machine, interruption: Interruption, event: str, phase: str
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNALS", event)
+    machine.misbehave(SIGNALS=event)
     record = run_interrupted(machine, interruption)
     result = (record.outcome, record.phase, record.error)
     assert result == ("interrupted", phase, "ended from outside")
@@ -453,13 +448,13 @@ def cut_short(
 
 
 def test_a_signal_during_the_cleanup_loses_nothing(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+    machine: Machine, interruption: Interruption
 ) -> None:
     """The trial has ended when its slice is stopped, so it keeps its answer.
 
     Then the agent ends.
     """
-    monkeypatch.setenv("FAKE_SIGNALS", "stop")
+    machine.misbehave(SIGNALS="stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
     with pytest.raises(Interrupted):
         run_trial(make_session(machine, out, trial, interruption=interruption), trial, 1)
@@ -476,22 +471,16 @@ def test_a_signal_during_the_cleanup_loses_nothing(
     ],
 )
 def test_a_signal_during_another_cleanup(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    interruption: Interruption,
-    events: str,
-    changes: dict[str, Any],
+    machine: Machine, interruption: Interruption, events: str, changes: dict[str, Any]
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNALS", events)
+    machine.misbehave(SIGNALS=events)
     assert run_interrupted(machine, interruption, **changes).outcome == "interrupted"
     assert machine.left() == []
 
 
 @pytest.mark.parametrize("verb", ["set-property", "start"])
-def test_a_refusal_of_systemd_is_reported(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", verb)
+def test_a_refusal_of_systemd_is_reported(machine: Machine, verb: str) -> None:
+    machine.misbehave(FAILS=verb)
     record = carry_out(machine, make_trial(cage=NO_LIMITS))
     assert (record.outcome, record.phase) == ("failed", "slice")
     assert "asked to" in (record.error or "")

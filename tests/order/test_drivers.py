@@ -58,10 +58,10 @@ def by(driver: str, **changes: Any) -> Trial:
     ],
 )
 def test_every_driver_runs_in_the_slice_with_the_limits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
+    machine: Machine, driver: str, start: str
 ) -> None:
     if driver == "podman":
-        monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
+        machine.misbehave(DOCKER_INFO=json.dumps(PODMAN_INFO))
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
     assert start in machine.log_lines()
@@ -101,9 +101,9 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
     ],
 )
 def test_an_engine_that_ran_before_is_left_running(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
+    machine: Machine, active: str, stopped: list[str]
 ) -> None:
-    monkeypatch.setenv("FAKE_ACTIVE", active)
+    machine.misbehave(ACTIVE=active)
     assert carry_out(machine, by("docker")).outcome == "ok"
     assert [line for line in machine.log_lines() if line.startswith("stop docker")] == stopped
 
@@ -300,13 +300,9 @@ DOCKER_INFO = {
     ],
 )
 def test_an_unusable_engine_is_refused(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    driver: str,
-    info: dict[str, Any],
-    reason: str,
+    machine: Machine, driver: str, info: dict[str, Any], reason: str
 ) -> None:
-    monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
+    machine.misbehave(DOCKER_INFO=json.dumps(info))
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
     assert reason in (record.error or "")
@@ -314,10 +310,8 @@ def test_an_unusable_engine_is_refused(
     assert not [line for line in machine.log_lines() if line.startswith("container")]
 
 
-def test_a_missing_engine_is_one_sentence(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "engine")
+def test_a_missing_engine_is_one_sentence(machine: Machine) -> None:
+    machine.misbehave(FAILS="engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
     assert "the Docker engine cannot be started: Failed to start docker.service" in (

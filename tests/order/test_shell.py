@@ -10,8 +10,6 @@ import sys
 import time
 from dataclasses import replace
 
-import pytest
-
 from pagecage.agent.protocol import ShellRequest
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
@@ -118,10 +116,8 @@ def test_a_terminal_that_is_closed_leaves_nothing(machine: Machine) -> None:
     wait_until(lambda: machine.left() == [])
 
 
-def test_a_limit_that_is_not_in_force_gives_no_shell(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FORGETS", "memory.max")
+def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine) -> None:
+    machine.misbehave(FORGETS="memory.max")
     terminal = Terminal(machine)
     assert terminal.end() == 3
     assert "the limits are not in force" in terminal.output.decode()

@@ -48,10 +48,8 @@ def test_no_client_of_systemd_is_started(machine: Machine, served: FakeUnits) ->
     assert served.calls
 
 
-def test_limits_are_read_back_all_the_same(
-    machine: Machine, served: FakeUnits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FORGETS", "memory.max")
+def test_limits_are_read_back_all_the_same(machine: Machine, served: FakeUnits) -> None:
+    machine.misbehave(FORGETS="memory.max")
     record = carry_out(machine, COMMAND)
     assert (record.outcome, record.phase) == ("requirement_missed", "slice")
     assert "memory.max is max" in (record.error or "")

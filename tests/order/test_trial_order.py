@@ -197,10 +197,10 @@ def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> N
     ],
 )
 def test_a_limit_that_is_not_applied_starts_no_workload(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
+    machine: Machine, file: str, shown: str
 ) -> None:
     """A manager without a controller drops limits silently, as `--user` does without `io`."""
-    monkeypatch.setenv("FAKE_FORGETS", file)
+    machine.misbehave(FORGETS=file)
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
@@ -338,12 +338,10 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     assert machine.log_lines() == []
 
 
-def test_a_user_is_measured_under_their_own_manager(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_is_measured_under_their_own_manager(machine: Machine) -> None:
     """The order is the same; each command has --user, and the slice is below user@UID.service."""
     parent = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
-    monkeypatch.setenv("FAKE_PARENT", str(parent / "pagecage.slice"))
+    machine.misbehave(PARENT=str(parent / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
     session = make_session(machine, io.BytesIO(), trial)
     manager = Systemd(True, 257)

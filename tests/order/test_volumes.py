@@ -345,11 +345,9 @@ def test_each_limit_is_driven_and_judged(machine: Machine) -> None:
     assert found == {(None, "IOReadIOPSMax"): "enforced", ("wal", "IOWriteIOPSMax"): "enforced"}
 
 
-def test_a_limit_that_the_manager_forgets(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_that_the_manager_forgets(machine: Machine) -> None:
     """systemd starts the slice all the same; only reading back finds out."""
-    monkeypatch.setenv("FAKE_FORGETS", "io.max")
+    machine.misbehave(FORGETS="io.max")
     record = carry_out(machine, make_trial(cage=WAL_ALONE, collectors=()))
     assert record.outcome == "requirement_missed"
     assert record.missed_requirements[0].requirement == "limits"

@@ -123,10 +123,8 @@ def test_stopping_a_slice_that_never_existed_is_no_error(machine: Machine) -> No
     assert machine.left() == []
 
 
-def test_a_refusal_is_an_error_with_systemds_message(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "start")
+def test_a_refusal_is_an_error_with_systemds_message(machine: Machine) -> None:
+    machine.misbehave(FAILS="start")
     with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
         SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
 
@@ -155,9 +153,9 @@ def test_a_stop_that_failed_once_is_repeated(
     assert (len(calls), machine.left()) == (2, [])
 
 
-def test_a_slice_that_stays_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_stays_is_an_error(machine: Machine) -> None:
     SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
-    monkeypatch.setenv("FAKE_FAILS", "stop")
+    machine.misbehave(FAILS="stop")
     with pytest.raises(HostError, match=r"pagecage-x\.1\.slice could not be stopped"):
         SYSTEM.remove("pagecage-x.1.slice")
 

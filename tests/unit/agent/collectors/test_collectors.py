@@ -258,10 +258,8 @@ def test_flags_of_a_random_read_mapping() -> None:
     assert decode(0x80D1, VM_FLAGS) == names.split()
 
 
-def test_a_collector_that_died_is_in_the_record(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_DIES", "iostat sar")
+def test_a_collector_that_died_is_in_the_record(machine: Machine) -> None:
+    machine.misbehave(DIES="iostat sar")
     record = carry_out(machine, make_trial(cage=LIGHT))
     assert record.outcome == "ok"
     assert {n: c["status"] for n, c in record.collectors.items()} == {

@@ -45,10 +45,8 @@ def test_the_start_of_fio_is_no_leak_of_a_low_cap(calibrator: Calibrator, machin
 
 
 @pytest.mark.parametrize("name", sorted(IO_MAX_KEY))
-def test_a_cap_that_leaks(
-    calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("FAKE_LEAKS", "fio")
+def test_a_cap_that_leaks(calibrator: Calibrator, machine: Machine, name: str) -> None:
+    machine.misbehave(LEAKS="fio")
     cap = {**READ, **WRITE}[name]
     found = calibrated(calibrator, machine, **{name: cap})[name]
     assert (found["held"], found["observed"]) == (False, 1.5 * cap)

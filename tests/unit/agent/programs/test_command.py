@@ -43,10 +43,8 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert len(known(record.workload.sha256)) == 64
 
 
-def test_making_the_scope_is_not_its_time(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_SLOW", "scope")
+def test_making_the_scope_is_not_its_time(machine: Machine) -> None:
+    machine.misbehave(SLOW="scope")
     record = carry_out(machine, "true")
     phase_seconds = next(phase.seconds for phase in record.phases if phase.name == "run")
     assert phase_seconds - (record.response["wall_seconds"] or phase_seconds) > 0.5
@@ -93,10 +91,8 @@ def test_outcomes(machine: Machine, script: str, outcome: str, error: str | None
     assert (record.outcome, record.error) == (outcome, error)
 
 
-def test_a_scope_that_does_not_start_is_not_its_failure(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "scope")
+def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine) -> None:
+    machine.misbehave(FAILS="scope")
     record = carry_out(machine, "true")
     assert record.outcome == "failed"
     assert "its scope was not started: Failed to start transient scope unit" in (record.error or "")

@@ -297,10 +297,8 @@ def test_a_server_that_leaves_its_cage(machine: Machine) -> None:
     assert record.exit.escaped
 
 
-def test_a_scope_that_does_not_start_is_not_its_failure(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "scope")
+def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine) -> None:
+    machine.misbehave(FAILS="scope")
     command = CommandSpec(ready_when="x", is_literal=True)
     record = carry_out(machine, "echo tps = 1", command=command)
     assert "its scope was not started" in (record.error or "")
