@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,31 +64,30 @@ def plan_of(
     )
 
 
-class Streams:
-    """Replacements of this process's standard output, and of its input by a file or a pipe."""
+class Replays:
+    """Replays on the fake machine, with a file in place of this process's standard output."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "stdout"
-        self.stdout = os.open(self.path, os.O_WRONLY | os.O_CREAT)
+    def __init__(self, machine: Machine, package: AgentPackage, folder: Path) -> None:
+        self.machine, self.package, self._path = machine, package, folder / "stdout"
+        self.stdout = os.open(self._path, os.O_WRONLY | os.O_CREAT)
 
-    def text(self) -> bytes:
-        return self.path.read_bytes()
+    def printed(self) -> bytes:
+        return self._path.read_bytes()
+
+    def carry_out(
+        self, plan: Plan, listener: Callable[[Mapping[str, Any]], None] = lambda _: None
+    ) -> tuple[RunSummary, list[Record]]:
+        folder = RunFolder.create(self.machine.root / "runs", plan)
+        host, relay = on_fakes(self.package.agent, self.machine), StdioRelay(listener, self.stdout)
+        summary = Campaign(host, plan, folder, self.package, relay).run()
+        return summary, list(read_records(folder.records_path))
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    made = Streams(tmp_path)
+def replays(machine: Machine, package: AgentPackage, tmp_path: Path) -> Iterator[Replays]:
+    made = Replays(machine, package, tmp_path)
     yield made
     os.close(made.stdout)
-
-
-def carry_out(
-    machine: Machine, package: AgentPackage, plan: Plan, streams: Streams
-) -> tuple[RunSummary, list[Record]]:
-    folder = RunFolder.create(machine.root / "runs", plan)
-    listener = StdioRelay(lambda _: None, streams.stdout)
-    summary = Campaign(on_fakes(package.agent, machine), plan, folder, package, listener).run()
-    return summary, list(read_records(folder.records_path))
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
@@ -99,21 +98,21 @@ BOTH = CommandSpec(streams_output=True, takes_input=True)
 
 
 def test_a_pipe_goes_through_the_program(
-    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, replays: Replays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The input has several pieces and is not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
     with spawn(["cat", machine.root / "sent"], stdout=PIPE) as cat:
         stdin(monkeypatch, known(cat.stdout).fileno())
-        summary, [record] = carry_out(machine, package, plan_of("cat", command=BOTH), streams)
+        summary, [record] = replays.carry_out(plan_of("cat", command=BOTH))
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok")
-    assert streams.text() == sent
+    assert replays.printed() == sent
     assert machine.left() == []
 
 
 def test_each_trial_has_all_of_a_file(
-    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, replays: Replays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.root / "sent").write_bytes(b"x" * 100_000)
     counted = plan_of(
@@ -121,38 +120,36 @@ def test_each_trial_has_all_of_a_file(
     )
     with (machine.root / "sent").open("rb") as file:
         stdin(monkeypatch, file.fileno())
-        summary, records = carry_out(machine, package, counted, streams)
+        summary, records = replays.carry_out(counted)
     assert summary == RunSummary(3, 0)
     assert [record.outcome for record in records] == ["ok"] * 3
-    assert streams.text() == b""
+    assert replays.printed() == b""
 
 
 def test_a_program_that_reads_nothing_is_not_waited_for(
-    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    replays: Replays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The input is a pipe without a writer, as at a terminal."""
     silent, writer = os.pipe()
     stdin(monkeypatch, silent)
-    summary, [record] = carry_out(machine, package, plan_of("echo", "done", command=BOTH), streams)
-    assert (summary, record.outcome, streams.text()) == (RunSummary(1, 0), "ok", b"done\n")
+    summary, [record] = replays.carry_out(plan_of("echo", "done", command=BOTH))
+    assert (summary, record.outcome, replays.printed()) == (RunSummary(1, 0), "ok", b"done\n")
     os.close(writer)
     os.close(silent)
 
 
-def test_a_failure_of_its_own_is_not_tried_again(
-    machine: Machine, package: AgentPackage, streams: Streams
-) -> None:
+def test_a_failure_of_its_own_is_not_tried_again(replays: Replays) -> None:
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
-    summary, records = carry_out(machine, package, plan, streams)
+    summary, records = replays.carry_out(plan)
     assert summary == RunSummary(1, 0)
     [record] = records
     assert (record.attempt, record.outcome, record.exit.status) == (1, "failed", 3)
-    assert streams.text() == b"ran\n"
+    assert replays.printed() == b"ran\n"
 
 
 @pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, ATTEMPTS)])
 def test_a_disturbed_program_with_streamed_output_is_not_repeated(
-    machine: Machine, package: AgentPackage, streams: Streams, streams_output: bool, tries: int
+    machine: Machine, replays: Replays, streams_output: bool, tries: int
 ) -> None:
     """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
@@ -160,15 +157,13 @@ def test_a_disturbed_program_with_streamed_output_is_not_repeated(
     plan = plan_of(
         "sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold"
     )
-    summary, records = carry_out(machine, package, plan, streams)
+    summary, records = replays.carry_out(plan)
     assert summary == RunSummary(0, 1)
     assert [record.outcome for record in records] == ["not_prepared"] * tries
-    assert streams.text() == (b"ran\n" if streams_output else b"")
+    assert replays.printed() == (b"ran\n" if streams_output else b"")
 
 
-def test_files_are_carried_and_put_away(
-    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
-) -> None:
+def test_files_are_carried_and_put_away(machine: Machine, replays: Replays, tmp_path: Path) -> None:
     folder = tmp_path / "with a space"
     (folder / "below").mkdir(parents=True)
     (folder / "below/file").write_text("carried\n")
@@ -180,14 +175,14 @@ def test_files_are_carried_and_put_away(
     plan = plan_of(
         "sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place
     )
-    summary, [record] = carry_out(machine, package, plan, streams)
+    summary, [record] = replays.carry_out(plan)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok"), record.error
-    assert streams.text().decode() == f"carried\n{place}\n"
+    assert replays.printed().decode() == f"carried\n{place}\n"
     assert not Path(place).exists()
 
 
 def test_copies_that_the_program_writes_to_are_restored(
-    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
+    machine: Machine, replays: Replays, tmp_path: Path
 ) -> None:
     """It runs in the directory of the copies, where it leaves a file too."""
     db = tmp_path / "db"
@@ -205,7 +200,7 @@ def test_copies_that_the_program_writes_to_are_restored(
         cache="cold",
         data=TrialData(writes=True, size_bytes=6, copied_to=str(base)),
     )
-    summary, records = carry_out(machine, package, plan, streams)
+    summary, records = replays.carry_out(plan)
     assert (summary, [r.error for r in records]) == (RunSummary(3, 0), [None] * 3)
     assert [(record.data.restored or {})["changed_files"] for record in records] == [1, 1, 1]
     assert (db / "rows").read_text() == "first\n"
@@ -226,30 +221,25 @@ def test_uploads_need_free_space(tmp_path: Path) -> None:
     assert resource_needs(restored).data_bytes - resource_needs(bare).data_bytes == 2_000_000
 
 
-def test_a_failed_upload_is_reported(
-    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
-) -> None:
+def test_a_failed_upload_is_reported(machine: Machine, replays: Replays, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")
     plan = plan_of("true", command=CommandSpec(), carried=(str(tmp_path / "file"),), place=place)
     with pytest.raises(HostError, match="--copy could not write"):
-        carry_out(machine, package, plan, streams)
+        replays.carry_out(plan)
 
 
-def test_ctrl_c_ends_the_program_and_leaves_nothing(
-    machine: Machine, package: AgentPackage, streams: Streams
-) -> None:
+def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, replays: Replays) -> None:
     plan = plan_of("sleep", "60", command=CommandSpec(streams_output=True))
-    folder = RunFolder.create(machine.root / "runs", plan)
 
     def interrupt(event: Mapping[str, Any]) -> None:
         if event["event"] == "go":
             raise KeyboardInterrupt
 
-    host, relay = on_fakes(package.agent, machine), StdioRelay(interrupt, streams.stdout)
     with pytest.raises(KeyboardInterrupt):
-        Campaign(host, plan, folder, package, relay).run()
+        replays.carry_out(plan, interrupt)
+    folder = RunFolder(machine.root / "runs" / plan.run_id)
     [record] = read_records(folder.records_path)
     assert (record.outcome, record.phase) == ("interrupted", "run")
     assert not record.is_final

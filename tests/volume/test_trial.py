@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,24 +38,15 @@ CAGE = Cage("c", {"IOReadIOPSMax": 100}, latency=LatencyFloor(500, 500), enforce
 READS = "dd if=big of=/dev/null bs=4096 count=200 iflag=direct"
 
 
-@dataclass(frozen=True)
 class Place:
-    """The folders of an agent on this machine, apart from those of a user's runs."""
+    """The folders of an agent on this machine, apart from those of a user's runs.
 
-    root: Path
+    `copies` is the folder that a replay's files are copied to.
+    """
 
-    @property
-    def spool(self) -> Path:
-        return self.root / "spool"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def copies(self) -> Path:
-        """The folder that a replay's files are copied to."""
-        return self.data / "replay"
+    def __init__(self, root: Path) -> None:
+        self.root, self.spool, self.data = root, root / "spool", root / "data"
+        self.copies = self.data / "replay"
 
 
 @pytest.fixture
