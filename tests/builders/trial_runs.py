@@ -13,6 +13,7 @@ from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Trial
 from tests.builders.known import known
+from tests.builders.programs import install_first
 from tests.fake_host.machine import WORKLOADS, Machine, make_session
 
 FIO = """#!/bin/sh
@@ -50,11 +51,7 @@ def assert_read_back(record: Record) -> None:
 
 def install_fio(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put an fio first on PATH that reports one read."""
-    tools = machine.root / "tools"
-    tools.mkdir()
-    (tools / "fio").write_text(FIO)
-    (tools / "fio").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
+    install_first(machine.root / "tools/fio", FIO, monkeypatch)
 
 
 def last_record(machine: Machine) -> Record:

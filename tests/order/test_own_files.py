@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.verdicts.evaluate import evaluate
 from tests.builders.command_trials import bare_trial
 from tests.builders.known import known
+from tests.builders.programs import install_first
 from tests.fake_host.machine import Machine, frames_of, make_request, trace_of
 
 ONE = '{"a": 1}'
@@ -217,10 +217,7 @@ GOOD = "BEGIN { @n = 0 }"
 def calls(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install a bpftrace; return the file to which each start adds its arguments."""
     folder, file = machine.root / "tools", machine.root / "calls"
-    folder.mkdir()
-    (folder / "bpftrace").write_text(BPFTRACE)
-    (folder / "bpftrace").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    install_first(folder / "bpftrace", BPFTRACE, monkeypatch)
     monkeypatch.setenv("FAKE_CALLS", str(file))
     return file
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from pagecage.hosts.agent_package import agent_bytes, agent_path
 from pagecage.hosts.vm.saved_state import attach_argv
 from pagecage.process import PIPE, Process, spawn
 from tests.builders.known import known
+from tests.builders.programs import install_first
 from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import request_line
 from tests.fake_host.machine import HERE, Machine, frames_of, make_request, make_trial
@@ -83,10 +83,7 @@ def test_the_client_gets_the_frames_and_the_status_of_the_agent(
 def attachments(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install a bpftrace that ticks; return the file to which each start adds a line."""
     folder = machine.root / "tracer"
-    folder.mkdir()
-    (folder / "bpftrace").write_text(BPFTRACE)
-    (folder / "bpftrace").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    install_first(folder / "bpftrace", BPFTRACE, monkeypatch)
     return folder / "attachments"
 
 

@@ -20,6 +20,7 @@ from pagecage.hosts.vm.image_build import WITHOUT_AGENT, run_on_guest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
 from tests.builders.known import known
+from tests.builders.programs import install
 
 pytestmark = pytest.mark.vm
 AGENT_COMES_LATER = ["-e", '{"inspection_agent_dir": ""}']
@@ -88,9 +89,7 @@ def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHos
 
 def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("text")
-    program = tmp_path / "program with a space"
-    program.write_text("#!/bin/sh\necho ran\n")
-    program.chmod(0o755)
+    program = install(tmp_path / "program with a space", "#!/bin/sh\necho ran\n")
     host.push([tmp_path / "plain", program], f"{host.spool_dir}/new/place")
     place = f"{host.spool_dir}/new/place"
     assert output_of(host, f"{place}/{program.name}") == "ran"

@@ -22,6 +22,7 @@ from pagecage.agent.data_files import (
 )
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset, TrialData
+from tests.builders.programs import install
 from tests.fake_host.machine import DATASET, make_trial
 from tests.fake_host.machine import make_dataset as write_dataset
 from tests.tree import ROOT
@@ -52,10 +53,7 @@ def pcgen(tmp_path: Path) -> Path:
 
 
 def write_pcgen(folder: Path, body: str) -> Path:
-    path = folder / "pcgen"
-    path.write_text(PCGEN.replace("%s\n", body, 1))
-    path.chmod(0o755)
-    return path
+    return install(folder / "pcgen", PCGEN.replace("%s\n", body, 1))
 
 
 def calls(path: Path) -> int:

@@ -15,6 +15,7 @@ from pagecage.agent.main import main
 from pagecage.errors import PagecageError
 from pagecage.model.requirements import check_host
 from pagecage.process import Completed, run
+from tests.builders.programs import install
 from tests.fake_host.machine import Machine
 
 
@@ -71,8 +72,7 @@ def test_a_disk_that_cannot_be_limited_is_a_fact_and_not_an_error(
 
 
 def write_tool(folder: Path, script: str) -> list[str]:
-    (folder / "tool").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "tool").chmod(0o755)
+    install(folder / "tool", f"#!/bin/sh\n{script}\n")
     return [str(folder / "tool"), "--version"]
 
 

@@ -38,6 +38,7 @@ from pagecage.process import run
 from pagecage.runner.images import ImageConfig, check_platform
 from tests.builders.facts import FIT
 from tests.builders.known import known
+from tests.builders.programs import install
 from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
 
@@ -47,10 +48,7 @@ AGENT_PYTHON = [sys.executable, "-I", "-S"]
 
 @pytest.fixture
 def checkout_of(tmp_path: Path) -> Path:
-    (tmp_path / "build/host/bin").mkdir(parents=True)
-    program = tmp_path / "build/host/bin/pcread"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    install(tmp_path / "build/host/bin/pcread", "#!/bin/sh\n")
     return tmp_path
 
 

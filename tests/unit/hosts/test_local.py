@@ -23,6 +23,7 @@ from pagecage.model.trial import Package
 from pagecage.process import run, spawn
 from pagecage.units import GIB
 from tests.builders.facts import FIT
+from tests.builders.programs import install, install_first
 
 NEED = ResourceNeeds(2**31, 2**20)
 
@@ -137,9 +138,7 @@ def test_a_dataset_that_is_there_already_needs_no_room(host: LocalHost) -> None:
 
 
 def test_files_arrive_with_their_names_and_modes(host: LocalHost, tmp_path: Path) -> None:
-    source = tmp_path / "pcread"
-    source.write_text("#!/bin/sh\nexit 7\n")
-    source.chmod(0o755)
+    source = install(tmp_path / "pcread", "#!/bin/sh\nexit 7\n")
     host.push([source], f"{host.spool_dir}/bin")
     assert [path.name for path in Path(host.spool_dir, "bin").iterdir()] == ["pcread"]
     assert os.access(Path(host.spool_dir, "bin/pcread"), os.X_OK)
@@ -228,9 +227,7 @@ def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     """The first on PATH may be too old, or a shim; and the user's settings are for his programs,
     not for the agent.
     """
-    (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
-    (tmp_path / "python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    install_first(tmp_path / "python3", "#!/bin/sh\nexit 127\n", monkeypatch)
     monkeypatch.setenv("PYTHONHOME", "/nonexistent")
     program = tmp_path / "agent.py"
     program.write_text("import json, os; print(os.environ['PYTHONHOME'])")

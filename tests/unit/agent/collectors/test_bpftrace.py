@@ -24,6 +24,7 @@ from pagecage.agent.collectors.tracer import (
 )
 from pagecage.linux.child_processes import ToolProcesses
 from tests.builders.known import known
+from tests.builders.programs import install
 from tests.fake_host import trees
 
 SCRIPT = """#!/bin/sh
@@ -69,9 +70,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_bpftrace(directory: Path, first: str = "", each: str = "") -> None:
-    path = directory / "bin/bpftrace"
-    path.write_text(SCRIPT % (first, each))
-    path.chmod(0o755)
+    install(directory / "bin/bpftrace", SCRIPT % (first, each))
 
 
 @pytest.fixture

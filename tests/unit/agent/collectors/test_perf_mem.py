@@ -21,6 +21,7 @@ from pagecage.agent.collectors.perf_mem import (
 )
 from tests.builders.collector_contexts import collector_context
 from tests.builders.known import known
+from tests.builders.programs import install
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
 TRIAL = Path("/sys/fs/cgroup/pagecage.slice/trial.slice")
@@ -49,9 +50,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CollectorContext
 def write_perf(
     directory: Path, record: str = "", report: str = f"cat {FIXTURES}/report-amd.txt"
 ) -> None:
-    path = directory / "bin/perf"
-    path.write_text(PERF % (record, report))
-    path.chmod(0o755)
+    install(directory / "bin/perf", PERF % (record, report))
 
 
 def recorded(context: CollectorContext) -> tuple[PerfMem, CollectorResult]:

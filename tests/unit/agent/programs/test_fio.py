@@ -24,6 +24,7 @@ from pagecage.agent.programs.fio import (
     read_report,
 )
 from pagecage.agent.responses import STANDARD_RESPONSES, wrong_response
+from tests.builders.programs import install
 
 FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]
 
@@ -66,8 +67,7 @@ def test_fio_may_not_write_and_reports_where_it_is_looked_for(tmp_path: Path) ->
 @pytest.fixture
 def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
-    (tmp_path / "fio").write_text(script)
-    (tmp_path / "fio").chmod(0o755)
+    install(tmp_path / "fio", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
 

@@ -28,6 +28,7 @@ from pagecage.hosts.vm.image import (
     write_contents,
 )
 from pagecage.hosts.vm.image_build import ensure_image
+from tests.builders.programs import install
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
@@ -182,9 +183,7 @@ def keyrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def install_mmdebstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """Put an mmdebstrap first on PATH that notes its arguments; return the notes' path."""
     path, notes = tmp_path / "bin/mmdebstrap", tmp_path / "arguments"
-    path.parent.mkdir()
-    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {notes}\n{script}\n')
-    path.chmod(0o755)
+    install(path, f'#!/bin/sh\nprintf "%s\\n" "$@" > {notes}\n{script}\n')
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     return notes
 

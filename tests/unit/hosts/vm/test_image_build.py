@@ -16,6 +16,7 @@ from pagecage.hosts.vm.image_build import (
     shared_folder,
 )
 from pagecage.units import MIB
+from tests.builders.programs import install_first
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
@@ -27,20 +28,11 @@ def cache(tmp_path: Path) -> GuestCache:
     return cache
 
 
-def install(directory: Path, name: str, script: str) -> None:
-    """Put a program of this name before the real one on PATH."""
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
 def fail_with(
     cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str
 ) -> str:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    install(programs, "mmdebstrap", f"echo half; echo '{complaint}' >&2; exit 1")
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    script = f"#!/bin/sh\necho half; echo '{complaint}' >&2; exit 1\n"
+    install_first(tmp_path / "bin/mmdebstrap", script, monkeypatch)
     with pytest.raises(HostError) as caught:
         ensure_image(cache, RECIPE, lambda _: None)
     return str(caught.value)
