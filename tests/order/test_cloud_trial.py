@@ -92,9 +92,8 @@ def test_the_record_has_the_cages_cloud_parts(machine: Machine) -> None:
 def test_an_old_kernel_enforces_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert (
-        "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
-    )
+    [missed] = record.missed_requirements
+    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in missed.reason
 
 
 def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -> None:

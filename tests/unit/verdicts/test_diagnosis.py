@@ -84,10 +84,9 @@ def test_pages_read_again_for_want_of_memory() -> None:
 
 
 def test_killed_though_the_measured_part_ended() -> None:
-    counters = after(oom_kill=1)
-    assert diagnosis_of(
-        make_record(outcome="oom_killed", counters=counters), series()
-    ).sentence.startswith("The OOM killer ended the program")
+    record = make_record(outcome="oom_killed", counters=after(oom_kill=1))
+    sentence = diagnosis_of(record, series()).sentence
+    assert sentence.startswith("The OOM killer ended the program")
 
 
 def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation() -> None:
@@ -234,9 +233,8 @@ def test_a_cap_that_is_full_of_what_had_to_leave_memory() -> None:
     assert found.property == "IOReadIOPSMax"
     again = "86 % of the bytes read had been in memory before. More memory helps as well."
     assert again in found.sentence
-    assert (
-        "in memory before" not in diagnosis_of(with_caps(capped, MemoryMax=None), rows).sentence
-    ), "no limit made it leave"
+    unlimited = diagnosis_of(with_caps(capped, MemoryMax=None), rows)
+    assert "in memory before" not in unlimited.sentence, "no limit made it leave"
     assert "in memory before" not in diagnosis_of(*stored("bandwidth-in-order")).sentence
 
 
@@ -257,10 +255,8 @@ def test_writes_are_distinguished_from_reads() -> None:
     record = with_caps(record, IOReadIOPSMax=None, IOReadBandwidthMax=None)
     found = diagnosis_of(record, _writes(rows))
     assert found.property == "IOWriteIOPSMax"
-    assert (
-        "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB (2.05 MB/s"
-        " of 20 MB/s)." in found.sentence
-    )
+    full = "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB"
+    assert f"{full} (2.05 MB/s of 20 MB/s)." in found.sentence
     assert "sequentially" not in found.sentence
     assert known(found.read).bytes == 0
     assert known(found.write).ios_per_second == pytest.approx(500, rel=0.01)
@@ -326,9 +322,8 @@ def test_credits_that_ran_out_are_reported() -> None:
     record, rows = stored("iops")
     start = known(record.measured).start_monotonic_seconds
     changes = [{"t": start - 1, "IOReadIOPSMax": 1000}, {"t": start + 12.5, "IOReadIOPSMax": 500}]
-    record = with_sections(
-        record, cage={"credits": {"buckets": [], "changes": changes, "error": None}}
-    )
+    section = {"buckets": [], "changes": changes, "error": None}
+    record = with_sections(record, cage={"credits": section})
     found = diagnosis_of(record, rows)
     assert "Burst credits ran out after 12.5 s. Then only the base rate was left." in found.sentence
     assert found.seconds[5].read.iops_cap == 1000
@@ -345,18 +340,10 @@ def _mixed(record: Record, writes: int, **cage: Any) -> Record:
 
 
 def _split(**bucket: float) -> Json:
-    whole = {
-        "kind": "iops",
-        "properties": ["IOReadIOPSMax", "IOWriteIOPSMax"],
-        "base": 500,
-        "rate": 500,
-    }
-    return {
-        "credits": {
-            "buckets": [{**whole, "capacity": 0, "credits_at_start": 0, **bucket}],
-            "changes": [],
-        }
-    }
+    properties = ["IOReadIOPSMax", "IOWriteIOPSMax"]
+    whole = {"kind": "iops", "properties": properties, "base": 500, "rate": 500}
+    shared = {**whole, "capacity": 0, "credits_at_start": 0, **bucket}
+    return {"credits": {"buckets": [shared], "changes": []}}
 
 
 PAST = (
@@ -390,14 +377,12 @@ def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base() -> Non
     record, rows = stored("iops")
     start = known(record.measured).start_monotonic_seconds
     reduced = {**_split()["credits"], "changes": [{"t": start - 1, "IOReadIOPSMax": 510}]}
-    record = with_sections(
-        with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640),
-        cage={"credits": reduced, "requested": {"IOReadIOPSMax": 640}},
-    )
-    assert (
-        "The 640 IOPS cap on reads (on average 510 IOPS because reads and writes share it) was full"
-        in diagnosis_of(record, rows).sentence
-    )
+    record = with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640)
+    section = {"credits": reduced, "requested": {"IOReadIOPSMax": 640}}
+    record = with_sections(record, cage=section)
+    shared = "on average 510 IOPS because reads and writes share it"
+    says = f"The 640 IOPS cap on reads ({shared}) was full"
+    assert says in diagnosis_of(record, rows).sentence
 
 
 def test_credits_gone_before_the_trial_are_reported() -> None:
@@ -411,10 +396,8 @@ def test_credits_gone_before_the_trial_are_reported() -> None:
 def test_requests_merged_after_counting_are_reported() -> None:
     record, rows = stored("iops")
     counters = to_json(record.counters)
-    counters["after"]["device"]["reads"] = counters["before"]["device"]["reads"] + 10_000
-    counters["after"]["device"]["sectors_read"] = (
-        counters["before"]["device"]["sectors_read"] + 160_000
-    )
+    for name, count in (("reads", 10_000), ("sectors_read", 160_000)):
+        counters["after"]["device"][name] = counters["before"]["device"][name] + count
     sentence = diagnosis_of(with_sections(record, counters=counters), rows).sentence
     assert "the disk received one request of 8 KiB for 2.00 I/Os" in sentence
     assert "request" not in diagnosis_of(record, rows).sentence

@@ -236,18 +236,14 @@ def record_of(reads: float, writes: float, foreign_bytes: int = 0, **cage: Any) 
         counters[moment]["cgroup"]["io.stat"][LOG_DISK] = moved
     device = {"reads": 0, "sectors_read": 0, "writes": written, "io_ticks": 1000, "flushes": 0}
     sectors = written * 8 + foreign_bytes // 512
-    counters["before"]["disks"] = {
-        "wal": {"device": dict.fromkeys([*device, "sectors_written"], 0), "lower_device": None}
-    }
-    counters["after"]["disks"] = {
-        "wal": {"device": {**device, "sectors_written": sectors}, "lower_device": None}
-    }
+    at_end = {**device, "sectors_written": sectors}
+    for moment, counted in (("before", dict.fromkeys(at_end, 0)), ("after", at_end)):
+        counters[moment]["disks"] = {"wal": {"device": counted, "lower_device": None}}
     log = caged(LOG, IOWriteIOPSMax=driven(50))
     log |= {"read_back": {"io.max.wiops": "50"}, "ancestors": {}} | cage
     disk = {"device": {"name": "vdc", "maj_min": LOG_DISK}, "cage": log}
-    return make_record(
-        counters=counters, cage=caged(DATA, IOReadIOPSMax=driven(200)), disks={"wal": disk}
-    )
+    cage_of_data = caged(DATA, IOReadIOPSMax=driven(200))
+    return make_record(counters=counters, cage=cage_of_data, disks={"wal": disk})
 
 
 def rows_of(reads: float, writes: float) -> list[dict[str, Any]]:
@@ -291,9 +287,8 @@ def test_the_diagnosis_names_the_disk_whose_cap_was_full(
     found = judged(reads, writes)
     assert (found.binding_limit.verdict, found.diagnosis.disk) == ("iops", disk)
     where = "writes to" if disk == "wal" else "reads from"
-    assert found.diagnosis.sentence.startswith(
-        f"The {cap} IOPS cap on {where} the {disk} disk was full for 100 % of the time"
-    )
+    says = f"The {cap} IOPS cap on {where} the {disk} disk was full for 100 % of the time"
+    assert found.diagnosis.sentence.startswith(says)
     assert "as well" not in found.diagnosis.sentence
 
 

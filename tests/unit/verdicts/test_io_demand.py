@@ -29,9 +29,8 @@ def test_windows_hold_all_io_and_no_more_time_than_was_measured(name: str) -> No
     record, _ = stored(name)
     found, measured_seconds = demand_of(name), measured(name)
     whole = measured_seconds / found.covered_share
-    assert found.total("rbytes") * found.covered_share == pytest.approx(
-        io_difference(record, "rbytes"), rel=0.01
-    )
+    read_bytes = found.total("rbytes") * found.covered_share
+    assert read_bytes == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
     assert 0 < found.free_seconds <= whole * 1.01
     seconds = sum(window.seconds for window in found.windows)
     assert seconds == pytest.approx(measured_seconds, abs=0.02)

@@ -95,20 +95,15 @@ def test_the_first_slice_may_pass_at_full_speed(factor: float, word: str) -> Non
     seconds = 0.4
     moved = int(CAPS["IOReadBandwidthMax"] * (seconds + 0.1) * factor)
     counts = after(read_bytes=moved, reads=10, seconds=seconds)
-    record = make_record(
-        measured={**plain_record()["measured"], "seconds": seconds}, counters=counts
-    )
+    measured = {**plain_record()["measured"], "seconds": seconds}
+    record = make_record(measured=measured, counters=counts)
     assert verdict(record, "IOReadBandwidthMax").verdict == word
 
 
 @pytest.mark.parametrize("name", CAPS)
 def test_a_read_back_that_differs_is_a_leak(name: str) -> None:
-    files = {
-        "MemoryMax": "memory.max",
-        "MemorySwapMax": "memory.swap.max",
-        "IOReadBandwidthMax": "io.max.rbps",
-    }
-    file = files.get(name, "io.max.riops")
+    names = ("memory.max", "memory.swap.max", "io.max.rbps", "io.max.riops")
+    file = dict(zip(CAPS, names, strict=True))[name]
     cage = caged()
     cage["read_back"][file] = "max"
     found = verdict(make_record(cage=cage), name)
@@ -180,10 +175,8 @@ def test_cpu_quota(throttled: int, cpu: float, word: str) -> None:
 
 
 def test_no_limit_asked_for_is_not_applicable() -> None:
-    assert (
-        verdict(make_record(cage=caged({"MemorySwapMax": "infinity"})), "MemorySwapMax").verdict
-        == "not_applicable"
-    )
+    record = make_record(cage=caged({"MemorySwapMax": "infinity"}))
+    assert verdict(record, "MemorySwapMax").verdict == "not_applicable"
 
 
 def test_a_trial_without_its_slice_has_no_verdict_on_limits() -> None:
@@ -198,9 +191,8 @@ def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(
     rate: float, calibrated: bool
 ) -> None:
     cage = caged(**({"IOReadBandwidthMax": held("IOReadBandwidthMax")} if calibrated else {}))
-    found = verdict(
-        make_record(cage=cage, counters=after(read_bytes=int(rate * 10))), "IOReadBandwidthMax"
-    )
+    record = make_record(cage=cage, counters=after(read_bytes=int(rate * 10)))
+    found = verdict(record, "IOReadBandwidthMax")
     cap = CAPS["IOReadBandwidthMax"]
     if found.verdict == "enforced":
         assert rate <= cap * 1.05
@@ -260,19 +252,16 @@ def test_the_cap_is_the_average_of_those_in_force() -> None:
 
 
 def test_without_credits_the_cap_is_the_requested_one() -> None:
-    assert measured_caps(make_record(cage=caged(BURST_CAGE))) == {"IOReadIOPSMax": 100}
-    assert measured_caps(make_record(cage=caged(BURST_CAGE), measured=None)) == {
-        "IOReadIOPSMax": 100
-    }
+    for changes in ({}, {"measured": None}):
+        record = make_record(cage=caged(BURST_CAGE), **changes)
+        assert measured_caps(record) == {"IOReadIOPSMax": 100}
 
 
 def test_a_burst_is_no_leak() -> None:
     limit = read_limit(bursting())
     assert (limit.verdict, limit.cap) == ("enforced", 100)
-    assert (
-        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst"
-        " credits)" in limit.reason
-    )
+    says = "460 I/Os per second of 100 I/Os per second"
+    assert f"{says} (on average 460 I/Os per second with burst credits)" in limit.reason
 
 
 @pytest.mark.parametrize(
@@ -325,11 +314,8 @@ def test_averages_lie_between_the_least_and_the_most(
 ) -> None:
     changes = [{"t": t, "IOReadIOPSMax": cap} for t, cap in sorted(pairs)]
     [average] = caps_between(bursting(changes=changes), START + since, START + 10).values()
-    assert (
-        min([100, *(cap for _, cap in pairs)]) - 1e-6
-        <= average
-        <= max([100, *(cap for _, cap in pairs)]) + 1e-6
-    )
+    caps = [100, *(cap for _, cap in pairs)]
+    assert min(caps) - 1e-6 <= average <= max(caps) + 1e-6
 
 
 HIGH = 13_418_496

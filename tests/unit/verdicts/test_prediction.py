@@ -82,9 +82,9 @@ def test_a_part_that_did_not_end_predicts_nothing() -> None:
 BUCKET = {
     "kind": "iops",
     "properties": ["IOReadIOPSMax"],
+    "base": 500,
     "capacity": 10,
     "credits_at_start": 0,
-    "base": 500,
 }
 
 
@@ -98,13 +98,9 @@ def test_a_cap_that_credits_changed_is_not_predicted(
     record, series = stored("iops")
     start = known(record.measured).start_monotonic_seconds
     changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
-    credits_section = {
-        "buckets": [{**BUCKET, "rate": rate}],
-        "changes": changes,
-        "overwritten": 0,
-        "error": None,
-    }
-    found = predict(with_sections(record, cage={"credits": credits_section}), series, TENTH)
+    buckets = [{**BUCKET, "rate": rate}]
+    section = {"buckets": buckets, "changes": changes, "overwritten": 0, "error": None}
+    found = predict(with_sections(record, cage={"credits": section}), series, TENTH)
     assert (found.seconds is not None) == is_predicted
     assert ("changed the cap while the trial ran" in found.reason) != is_predicted
 
@@ -115,9 +111,8 @@ def test_windows_and_the_remainder_are_the_whole_part(name: str) -> None:
     parts, whole_seconds = windows_and_remainder(record, series), known(record.measured).seconds
     assert len(parts) - len(windows_of(record, series)) in (0, 1)
     assert sum(part.seconds for part in parts) == pytest.approx(whole_seconds, abs=0.02)
-    assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(
-        io_difference(record, "rbytes"), rel=0.01
-    )
+    read_bytes = sum(part.moved["rbytes"] for part in parts)
+    assert read_bytes == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
 
 
 @settings(deadline=None, max_examples=30)
@@ -126,10 +121,9 @@ def test_higher_caps_never_take_longer(
     name: str, iops: float, bandwidth: float, factor: float
 ) -> None:
     record, series = stored(name)
-    tight = predict(record, series, {"IOReadIOPSMax": iops, "IOReadBandwidthMax": bandwidth})
-    loose = predict(
-        record, series, {"IOReadIOPSMax": iops * factor, "IOReadBandwidthMax": bandwidth * factor}
-    )
+    caps = {"IOReadIOPSMax": iops, "IOReadBandwidthMax": bandwidth}
+    tight = predict(record, series, caps)
+    loose = predict(record, series, {name: cap * factor for name, cap in caps.items()})
     assert 0 < known(loose.seconds) <= known(tight.seconds)
     assert 0 <= known(tight.held_share) <= 1
 

@@ -123,9 +123,8 @@ def test_rows_before_go_and_after_end_do_not_count() -> None:
     for row in rows:
         if row["t"] > START + 5:
             row["io"] = {**rows[60]["io"]}
-    assert binding_of(make_record(measured=measured), rows).shares == {
-        "bandwidth": pytest.approx(1.0)
-    }
+    shares = binding_of(make_record(measured=measured), rows).shares
+    assert shares == {"bandwidth": pytest.approx(1.0)}
 
 
 def test_without_a_series_the_counters_of_the_whole_part_decide() -> None:
