@@ -49,6 +49,10 @@ def assert_read_back(record: Record) -> None:
     assert known(record.cage.read_back).items() >= known(record.cage.expected).items()
 
 
+def collector_states(record: Record) -> dict[str, str]:
+    return {name: found["status"] for name, found in record.collectors.items()}
+
+
 def install_fio(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put an fio first on PATH that reports one read."""
     install_first(machine.root / "tools/fio", FIO, monkeypatch)

@@ -59,9 +59,7 @@ def reads(*arguments: str, **changes: Any) -> Trial:
 
 def runs(script: str, **changes: Any) -> Trial:
     """Return a trial of a command that reads the file."""
-    command = CommandSpec(
-        is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes}
-    )
+    command = CommandSpec(is_literal=True, ready_when=changes.pop("ready_when", None))
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
 
@@ -138,9 +136,8 @@ def test_every_driver_detects_foreign_reads(machine: Machine, data: Path, driver
 def test_foreign_reads_during_the_run_are_found_at_the_end(machine: Machine, data: Path) -> None:
     """The workload is correct, but another process has read the file."""
     machine.misbehave(READS="go")
-    record = carry_out(
-        machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}")))
-    )
+    good = Workload("good.py", ("--file", "{file}"))
+    record = carry_out(machine, reads("--direct", workload=good))
     refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
     assert known(record.workload.end)["checksum_ok"] is True
@@ -150,10 +147,8 @@ def test_foreign_reads_during_the_run_are_found_at_the_end(machine: Machine, dat
 def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, data: Path) -> None:
     """At the end no page is left in the cache, and the slice has read less than the workload."""
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(
-        carry_out(machine, reads(workload=workload)),
-        "that the workload read were not in the page cache",
-    )
+    record = carry_out(machine, reads(workload=workload))
+    refused(record, "that the workload read were not in the page cache")
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
@@ -189,9 +184,8 @@ def test_fio_is_checked_before_it_starts(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_fio(machine, monkeypatch)
-    fio = reads(
-        workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=()
-    )
+    workload = Workload("fio", ("ioengine=mmap", "rw=randread"), "fio")
+    fio = reads(workload=workload, collectors=())
     honest = carry_out(machine, fio)
     believed(honest)
     assert honest.cache.go == honest.cache.start
@@ -203,11 +197,8 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written pages and holes enter the page cache without a read, charged to the slice."""
-    script = (
-        'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none;'
-        f" {CHARGED % DATA.size_bytes}"
-    )
-    believed(carry_out(machine, runs(script)))
+    writes = 'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none'
+    believed(carry_out(machine, runs(f"{writes}; {CHARGED % DATA.size_bytes}")))
     monkeypatch.setattr(measured_part, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
 
@@ -260,18 +251,16 @@ def test_a_resident_file_of_a_command(
     believed(carry_out(machine, runs(drops, cache="resident")))
     again = IO_STAT % DATA.size_bytes
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
-    whole_by_the_end = carry_out(
-        machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
-    )
+    whole = f"{drops}; sleep 0.4; {READS}; {again}"
+    whole_by_the_end = carry_out(machine, runs(whole, cache="resident"))
     refused(whole_by_the_end, "had to be read again")
     assert known(whole_by_the_end.cache.end).resident_bytes == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:
     believed(carry_out(machine, reads("--drops", "--owns-up", cache="resident")))
-    refused(
-        carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`"
-    )
+    record = carry_out(machine, reads("--drops", cache="resident"))
+    refused(record, "left the page cache before `go`")
     assert measure_residency(data).is_empty
 
 
@@ -316,11 +305,9 @@ def test_without_the_condition_the_home_is_inherited(
 def test_the_record_has_size_and_hash_of_the_output(
     machine: Machine, script: str, printed: bytes
 ) -> None:
-    assert run_command(machine, script).exit.stdout == {
-        "bytes": len(printed),
-        "hashed_bytes": len(printed),
-        "sha256": hashlib.sha256(printed).hexdigest(),
-    }
+    sizes = dict.fromkeys(("bytes", "hashed_bytes"), len(printed))
+    expected = {**sizes, "sha256": hashlib.sha256(printed).hexdigest()}
+    assert run_command(machine, script).exit.stdout == expected
 
 
 def test_a_program_that_serves_is_ended_so_its_output_is_not_compared(machine: Machine) -> None:

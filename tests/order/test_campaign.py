@@ -32,7 +32,7 @@ from pagecage.runner.resource_needs import check_memory_floor, resource_needs
 from tests.builders.campaigns import KIT, THREE, Run
 from tests.builders.known import known
 from tests.builders.plans import CHOICES, plan_of
-from tests.builders.trial_runs import carry_out
+from tests.builders.trial_runs import carry_out, collector_states
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches_under
 
@@ -525,8 +525,8 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
         raise HostError("sar would not stop")
 
     monkeypatch.setattr("pagecage.agent.collectors.sar.Sar._completed", refuse)
-    collectors = carry_out(machine, make_trial()).collectors
-    states = {name: found["status"] for name, found in collectors.items()}
-    assert states == {**dict.fromkeys(("sampler", "iostat", "vmtouch"), "ok"), "sar": "failed"}
-    assert "sar would not stop" in collectors["sar"]["reason"]
+    record = carry_out(machine, make_trial())
+    others = dict.fromkeys(("sampler", "iostat", "vmtouch"), "ok")
+    assert collector_states(record) == {**others, "sar": "failed"}
+    assert "sar would not stop" in record.collectors["sar"]["reason"]
     assert machine.left() == []

@@ -30,6 +30,7 @@ from tests.record_schema import breaches
 
 UNIT = "pagecage-r1_tight.1.slice"
 RUN = "pagecage-run-r1_tight.1"
+RANDOM = Workload("fio", ("rw=randread", "bs=4k"), "fio")
 DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
@@ -77,16 +78,10 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
 ) -> None:
     record = carry_out(machine, by("docker"))
     log = machine.log_lines()
-    of_engine = [
-        f"is-active {DOCKER_UNITS}",
-        "start docker.service",
-        "docker info",
-        "docker import image.tar",
-    ]
-    places = [
-        log.index(line)
-        for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")
-    ]
+    lines = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info"]
+    lines += ["docker import image.tar", f"set-property {UNIT}"]
+    lines += [f"container {RUN} in {UNIT}: good.py"]
+    places = [log.index(line) for line in lines]
     assert places == sorted(places)
     assert log[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
     assert log.index(f"stop {UNIT}") > log.index("docker rm --force") > log.index("workload exits")
@@ -157,8 +152,7 @@ def test_files_that_go_away_while_they_are_read_are_no_lost_limit(
     monkeypatch.setenv("FAKE_LASTS", "3")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     monkeypatch.setattr(caging, "_read_back", read_as_it_goes)
-    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
-    record = carry_out(machine, by("docker-flags", workload=fio))
+    record = carry_out(machine, by("docker-flags", workload=RANDOM))
     assert max(readings.values()) > 1, "it was read once"
     assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
 
@@ -171,11 +165,11 @@ def test_a_lost_limit_is_detected_for_every_kind_of_program(
     # the cage of a command that exits at once cannot be read
     monkeypatch.setenv("FAKE_LASTS", "3")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    command = Workload(
-        "sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec()
+    script = ("-c", "echo gone > {data_dir}/let-go")
+    command = Workload("sh", script, "command", command=CommandSpec())
+    record = carry_out(
+        machine, by("docker-flags", workload=RANDOM if program == "fio" else command)
     )
-    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
-    record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
     assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
     assert not (machine.data / "let-go").exists()
@@ -188,9 +182,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    record = carry_out(
-        machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio"))
-    )
+    record = carry_out(machine, by("docker-flags", workload=RANDOM))
     assert "lost" not in (record.error or "")
     assert known(record.cage.expected)["io.max.riops"] == "500"
     assert_read_back(record)
@@ -314,9 +306,8 @@ def test_a_missing_engine_is_one_sentence(machine: Machine) -> None:
     machine.misbehave(FAILS="engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
-    assert "the Docker engine cannot be started: Failed to start docker.service" in (
-        record.error or ""
-    )
+    says = "the Docker engine cannot be started: Failed to start docker.service"
+    assert says in (record.error or "")
 
 
 def test_a_program_that_is_not_installed_is_named(
@@ -332,10 +323,9 @@ def test_a_program_that_is_not_installed_is_named(
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
-    burst = Cage(
-        "b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10))
-    )
-    record = carry_out(machine, by("docker-flags", cage=burst))
+    burst = BurstCredits("full", iops=CreditBucket(1000, 10))
+    cage = Cage("b", {"IOReadIOPSMax": 500}, burst=burst)
+    record = carry_out(machine, by("docker-flags", cage=cage))
     assert record.outcome == "requirement_missed"
     assert "docker-flags sets them elsewhere" in (record.error or "")
 
@@ -354,9 +344,8 @@ class Answering(FrameStream):
             self.asked.append(details["limits"])
             answer = self._answer or {"read_back": details["limits"]}
             piece = base64.b64encode(json.dumps(answer).encode()).decode()
-            self._inbox.put_line(
-                json.dumps({"answers": details["question"], "piece": piece}).encode()
-            )
+            line = {"answers": details["question"], "piece": piece}
+            self._inbox.put_line(json.dumps(line).encode())
 
 
 def with_qemu(
@@ -399,14 +388,9 @@ def test_external_limits_need_a_controller(
 
 
 def test_docker_limits_are_plain_numbers() -> None:
-    cage = Cage(
-        "all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150}
-    )
+    io_limits = {"IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9}
+    cage = Cage("all", {"MemoryMax": 4096, **io_limits, "CPUQuota": 150})
     assert limit_options(cage, "/dev/vdb") == [
-        "--memory=4096",
-        "--memory-swap=-1",
-        "--cpu-period=100000",
-        "--cpu-quota=150000",
-        "--device-write-bps=/dev/vdb:7",
-        "--device-write-iops=/dev/vdb:9",
+        *("--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000"),
+        *("--device-write-bps=/dev/vdb:7", "--device-write-iops=/dev/vdb:9"),
     ]

@@ -32,10 +32,8 @@ THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 
 
 def outcomes(folder: FleetFolder) -> dict[str, list[str]]:
-    return {
-        host: [record.outcome for record in run.records()]
-        for host, run in folder.host_folders().items()
-    }
+    runs = folder.host_folders()
+    return {host: [record.outcome for record in run.records()] for host, run in runs.items()}
 
 
 def records(folder: FleetFolder, host: str) -> list[Record]:
@@ -131,16 +129,12 @@ def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> N
     """Its agent had begun a trial when the host restarted; a resumed run finds nothing of it
     there.
     """
-    reported = [
-        (record.trial_id, record.attempt, record.outcome, record.error)
-        for record in records(fleet.folder, "anew")
-    ]
-    first = fleet.trials[0]
-    assert reported[:2] == [
-        (first, 1, "interrupted", "nothing of its agent is left on the host"),
-        (first, 2, "ok", None),
-    ]
-    assert len(reported) == 4
+    lost, again, *others = records(fleet.folder, "anew")
+    assert {lost.trial_id, again.trial_id} == {fleet.trials[0]}
+    assert (lost.attempt, lost.outcome) == (1, "interrupted")
+    assert lost.error == "nothing of its agent is left on the host"
+    assert (again.attempt, again.outcome, again.error) == (2, "ok", None)
+    assert len(others) == 2
     assert (fleet.ends["anew"].outcome, fleet.ends["anew"].round) == ("done", 2)
 
 
@@ -166,10 +160,8 @@ def test_what_was_fetched_before_is_not_recorded_twice(fleet: Fleet, gone_on: Fl
 
 def test_spread_deals_whole_blocks() -> None:
     plans = host_plans(plan_of(THREE, replace(CHOICES, repeats=3)), ("left", "right"), "spread")
-    assert {name: {trial.block for trial in plan.trials} for name, plan in plans.items()} == {
-        "left": {1, 3},
-        "right": {2},
-    }
+    blocks = {name: {trial.block for trial in plan.trials} for name, plan in plans.items()}
+    assert blocks == {"left": {1, 3}, "right": {2}}
     assert [len(plan.trials) for plan in plans.values()] == [6, 3]
 
 

@@ -283,9 +283,8 @@ def test_hosts_that_are_alike(rack: Rack) -> None:
 
 def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
     left, right = rack.seen()[:2]
-    other = replace(
-        right, facts={**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30}
-    )
+    facts = {**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30}
+    other = replace(right, facts=facts)
     assert list(differences([left, other])) == [
         "kernel is 6.12 on left, 6.1 on right",
         "disk.filesystem is ext4 on left, xfs on right",

@@ -510,9 +510,8 @@ def test_a_breach_is_a_failure_with_one_sentence(machine: Machine, way: str, sen
 
 
 def test_one_that_is_never_ready_times_out(machine: Machine) -> None:
-    trial = make_trial(
-        workload=broken("never ready"), cage=LIGHT, collectors=(), timeout_seconds=1.0
-    )
+    never = broken("never ready")
+    trial = make_trial(workload=never, cage=LIGHT, collectors=(), timeout_seconds=1.0)
     record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("timed_out", "not ready after 1 s")
 

@@ -116,9 +116,7 @@ def test_lines_that_are_no_objects_are_counted_and_kept(machine: Machine) -> Non
 
 
 def test_a_flood_is_ended(machine: Machine) -> None:
-    record = run(
-        machine, "#!/bin/sh\necho '{\"a\": 1}'\nsleep 1\nexec yes '{\"a\": 1}'\n", seconds=3.0
-    )
+    record = run(machine, f"#!/bin/sh\necho '{ONE}'\nsleep 1\nexec yes '{ONE}'\n", seconds=3.0)
     mine = record.collectors["mine"]
     assert (record.outcome, mine["status"]) == ("ok", "partial"), mine
     assert "it was ended after 16 MiB or 100000 lines" in mine["reason"]
@@ -126,10 +124,8 @@ def test_a_flood_is_ended(machine: Machine) -> None:
 
 
 def test_time_stamps_count_if_they_are_of_the_right_clock(machine: Machine) -> None:
-    stamped = "#!/usr/bin/env python3\nimport time, json\nwhile True:\n    "
-    right = (
-        stamped + "print(json.dumps({'t': time.monotonic(), 'a': 1}), flush=True); time.sleep(.1)"
-    )
+    says = "print(json.dumps({'t': time.monotonic(), 'a': 1}), flush=True); time.sleep(.1)"
+    right = f"#!/usr/bin/env python3\nimport time, json\nwhile True:\n    {says}"
     wrong = right.replace("'t': time.monotonic()", "'t': time.time()")
     assert run(machine, right).collectors["mine"]["status"] == "ok"
     mine = run(machine, wrong).collectors["mine"]

@@ -55,11 +55,9 @@ def test_data_are_made_once_and_restored_before_each_trial(machine: Machine) -> 
     assert [(one.data.restored or {})["changed_files"] for one in records] == [1, 1, 1]
     assert all(record.cache.resident_bytes_before == 0 for record in records)
     assert prepared(machine) == [records[0].data.key]
-    notices = [
-        frame["text"] for frame in frames_of(out.getvalue()) if frame.get("event") == "notice"
-    ]
-    assert len(notices) == 1
-    assert notices[0].startswith("7 B of data are restored before each trial, by copy; the first")
+    frames = frames_of(out.getvalue())
+    [notice] = [frame["text"] for frame in frames if frame.get("event") == "notice"]
+    assert notice.startswith("7 B of data are restored before each trial, by copy; the first")
     assert machine.left() == []
 
 
@@ -78,9 +76,8 @@ def test_another_seed_or_program_makes_other_data(machine: Machine) -> None:
             session = make_session(machine, io.BytesIO(), trial)
             request = replace(session.request, own_programs={"make": text, "unused": text})
             write_custom_programs(request)
-            record = carry_out(
-                machine, replace(trial, data=data), replace(session, request=request)
-            )
+            session = replace(session, request=request)
+            record = carry_out(machine, replace(trial, data=data), session)
             assert (record.outcome, record.error) == ("ok", None)
             keys.append(record.data.key)
     assert len(set(keys)) == 4

@@ -115,9 +115,8 @@ def test_each_trial_has_all_of_a_file(
     machine: Machine, replays: Replays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.root / "sent").write_bytes(b"x" * 100_000)
-    counted = plan_of(
-        "sh", "-c", 'test "$(wc -c)" = 100000', command=CommandSpec(takes_input=True), repeats=3
-    )
+    words = ("sh", "-c", 'test "$(wc -c)" = 100000')
+    counted = plan_of(*words, command=CommandSpec(takes_input=True), repeats=3)
     with (machine.root / "sent").open("rb") as file:
         stdin(monkeypatch, file.fileno())
         summary, records = replays.carry_out(counted)
@@ -154,9 +153,8 @@ def test_a_disturbed_program_with_streamed_output_is_not_repeated(
     """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
     command = CommandSpec((str(path),), streams_output=streams_output)
-    plan = plan_of(
-        "sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold"
-    )
+    words = ("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path))
+    plan = plan_of(*words, command=command, cache="cold")
     summary, records = replays.carry_out(plan)
     assert summary == RunSummary(0, 1)
     assert [record.outcome for record in records] == ["not_prepared"] * tries
@@ -172,9 +170,8 @@ def test_files_are_carried_and_put_away(machine: Machine, replays: Replays, tmp_
     Path(place, "earlier").mkdir(parents=True)
     command = replace(BOTH, takes_input=False)
     script = 'cat "$1/link" && pwd && test ! -e earlier'
-    plan = plan_of(
-        "sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place
-    )
+    words = ("sh", "-c", script, "sh", str(folder))
+    plan = plan_of(*words, command=command, carried=(str(folder),), place=place)
     summary, [record] = replays.carry_out(plan)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok"), record.error
     assert replays.printed().decode() == f"carried\n{place}\n"
@@ -209,16 +206,15 @@ def test_copies_that_the_program_writes_to_are_restored(
 
 def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
-    bare, loaded = (
-        plan_of("true", command=CommandSpec(), carried=paths, place="/d")
-        for paths in ((), (str(tmp_path / "big"),))
-    )
-    assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
+
+    def data_bytes(*carried: str, data: TrialData | None = None) -> int:
+        plan = plan_of("true", command=CommandSpec(), carried=carried, place="/d", data=data)
+        return resource_needs(plan).data_bytes
+
+    big = str(tmp_path / "big")
+    assert data_bytes(big) - data_bytes() == 1_000_000
     data = TrialData(writes=True, size_bytes=1_000_000, copied_to="/d")
-    restored = plan_of(
-        "true", command=CommandSpec(), carried=(str(tmp_path / "big"),), place="/d", data=data
-    )
-    assert resource_needs(restored).data_bytes - resource_needs(bare).data_bytes == 2_000_000
+    assert data_bytes(big, data=data) - data_bytes() == 2_000_000
 
 
 def test_a_failed_upload_is_reported(machine: Machine, replays: Replays, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.builders.command_trials import bare_trial
 from tests.builders.known import known
 from tests.builders.service_trials import SERVES
 from tests.builders.service_trials import carry_out as serve_load
-from tests.builders.trial_runs import carry_out
+from tests.builders.trial_runs import carry_out, collector_states
 from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
@@ -111,12 +111,8 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert record.device.maj_min == MAJ_MIN
     assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
-    assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok",
-        "iostat": "ok",
-        "sar": "ok",
-        "vmtouch": "ok",
-    }
+    names = ("sampler", "iostat", "sar", "vmtouch")
+    assert collector_states(record) == dict.fromkeys(names, "ok")
     assert record.workload.checksum_ok is True
     assert len(known(record.workload.sha256)) == 64
 
@@ -180,12 +176,8 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
 def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
     carry_out(machine, trial, make_session(machine, out, trial))
-    events = [
-        f["event"]
-        for f in frames_of(out.getvalue())
-        if f["frame"] == "event" and f["event"] != "phase"
-    ]
-    assert events == ["trial", "go", "end"]
+    events = [one["event"] for one in frames_of(out.getvalue()) if one["frame"] == "event"]
+    assert [event for event in events if event != "phase"] == ["trial", "go", "end"]
 
 
 @pytest.mark.parametrize(
@@ -205,10 +197,8 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
     assert shown in record.missed_requirements[0].reason
-    scopes = [
-        line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line
-    ]
-    assert scopes == []
+    scopes = [line for line in machine.log_lines() if line.startswith("scope")]
+    assert [line for line in scopes if "calibrate" not in line] == []
     assert record.measured is None
     assert machine.left() == []
 
@@ -316,16 +306,12 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
 
 
 def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
-    record = carry_out(
-        machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
-    )
+    trial = make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
+    record = carry_out(machine, trial)
     assert record.outcome == "ok"
     assert to_json(record.cache) == {"requested": "cold", "charged_to": None, "metadata": "unknown"}
-    assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok",
-        "vmtouch": "missing",
-        "bpftrace": "missing",
-    }
+    missing = dict.fromkeys(("vmtouch", "bpftrace"), "missing")
+    assert collector_states(record) == {"sampler": "ok", **missing}
 
 
 def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
@@ -344,13 +330,8 @@ def test_a_user_is_measured_under_their_own_manager(machine: Machine) -> None:
     trial = make_trial(cage=LIGHT)
     session = make_session(machine, io.BytesIO(), trial)
     manager = Systemd(True, 257)
-    own = replace(
-        session,
-        systemd=manager,
-        calibrators={
-            "systemd": Calibrator(manager, session.disk, machine.data, session.interruption)
-        },
-    )
+    calibrator = Calibrator(manager, session.disk, machine.data, session.interruption)
+    own = replace(session, systemd=manager, calibrators={"systemd": calibrator})
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
     assert known(record.cage.slice).startswith(str(parent))
@@ -400,9 +381,8 @@ def command(data: Path) -> CommandSpec:
 def test_its_files_are_cold_before_the_server_is_let_go(machine: Machine, data: Path) -> None:
     """The bytes that it reads until it serves are its own, and are not in the window."""
     server = READS.format(DATA.size_bytes) + SERVES
-    record = serve_load(
-        machine, "sleep 0.3; echo tps = 1", server, command(data), trial={"cache": "cold"}
-    )
+    load = "sleep 0.3; echo tps = 1"
+    record = serve_load(machine, load, server, command(data), trial={"cache": "cold"})
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cache.go
     assert record.cache.go.resident_bytes == 0

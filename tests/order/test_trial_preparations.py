@@ -40,10 +40,8 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert known(record.workload.argv)[1:] == (
-        "--files",
-        *(str(machine.data / d.file_name) for d in two.datasets),
-    )
+    paths = (str(machine.data / dataset.file_name) for dataset in two.datasets)
+    assert known(record.workload.argv)[1:] == ("--files", *paths)
     assert record.cache.file_bytes == 2 * DATASET.size_bytes
     assert record.cache.resident_bytes_before == 0
 
@@ -148,9 +146,8 @@ def test_another_disk_carries_data_limits_and_counters(
     gone: list[Path] = []
     monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
     monkeypatch.setattr(storage, "remove_storage", gone.append)
-    record = carry_out(
-        machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=())
-    )
+    made = {"storage": "null_blk", "storage_latency_us": 700}
+    record = carry_out(machine, make_trial(cage=LIGHT, collectors=(), **made))
     assert record.outcome == "ok"
     assert known(record.workload.argv)[-1] == str(other / DATASET.file_name)
     assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
@@ -188,10 +185,9 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     monkeypatch.setattr(storage, "make_storage", make)
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
-    disk_made = {"storage": "null_blk", "storage_latency_us": 700, "writes_bytes": 2**28}
-    record = carry_out(
-        machine, bare_trial(workload, cage=LIGHT, collectors=("iostat",), **disk_made)
-    )
+    made = {"storage": "null_blk", "storage_latency_us": 700, "writes_bytes": 2**28}
+    trial = bare_trial(workload, cage=LIGHT, collectors=("iostat",), **made)
+    record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("ok", None)
     assert known(record.workload.argv)[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
@@ -321,9 +317,8 @@ def test_a_sweep_releases_memory_and_removes_disks(
 ) -> None:
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory restored"])
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits restored"])
-    monkeypatch.setattr(
-        "pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"]
-    )
+    name = "pagecage.agent.host_session.remove_storage"
+    monkeypatch.setattr(name, lambda spool: [f"disk in {spool.name}"])
     removed = sweep(Systemd(False, 257), machine.spool)
     assert removed == ["memory restored", "limits restored", "disk in spool"]
 

@@ -48,9 +48,8 @@ ONCE = replace(CHOICES, repeats=1)
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
     """Return one trial per program, in this order, in the tight cage."""
-    plan = make_plan(
-        "20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS
-    )
+    run_id, command = "20261121T100000Z-test-vm", "pagecage run test"
+    plan = make_plan(run_id, BASE, {"uncaged": CAGE}, ONCE, command, HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
         replace(
@@ -316,10 +315,9 @@ class Stopping(Run):
         self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
-        figures = {
-            t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])}
-            for t in self.plan.trials
-        }
+        trials = self.plan.trials
+        seconds = {t.trial_id: figure(t.block, t.treatment["level"]) for t in trials}
+        figures = {trial_id: {"read_seconds": one} for trial_id, one in seconds.items()}
         self.set_script({"figures": figures})
 
     def blocks(self) -> list[int]:

@@ -137,10 +137,8 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
 
 def test_every_limit_held(replayed: Replayed) -> None:
     for record, judged, _ in caged(replayed):
-        assert {limit.verdict for limit in judged.limits} == {"enforced"}, (
-            record.trial_id,
-            judged.limits,
-        )
+        words = {limit.verdict for limit in judged.limits}
+        assert words == {"enforced"}, (record.trial_id, judged.limits)
         assert judged.cache_state_reached.verdict == "reached"
 
 
