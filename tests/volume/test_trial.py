@@ -27,6 +27,7 @@ from pagecage.model.cage import Cage, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.verdicts.limits import judge_limits
+from tests.builders.guest_runs import one_trial
 from tests.builders.known import known
 from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
@@ -68,19 +69,10 @@ def host() -> Iterator[Place]:
 
 def trial_of(place: Place, script: str, *cold: str) -> Trial:
     command = CommandSpec(cold, directory=str(place.copies), is_literal=True)
-    return Trial(
-        trial_id="r1_c",
-        experiment="test",
-        treatment={"cage": "c"},
-        repeat=1,
-        block=1,
-        position=0,
-        workload=Workload("sh", ("-c", script), "command", 0, command),
-        cage=CAGE,
-        cache="cold" if cold else "any",
-        driver="process",
-        timeout_seconds=60.0,
-    )
+    workload = Workload("sh", ("-c", script), "command", 0, command)
+    cache = "cold" if cold else "any"
+    how = {"cache": cache, "driver": "process", "timeout_seconds": 60.0}
+    return one_trial("r1_c", treatment={"cage": "c"}, workload=workload, cage=CAGE, **how)
 
 
 def run_here(place: Place, trial: Trial) -> Record:

@@ -110,9 +110,9 @@ def test_a_dataset_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path)
     assert not list(on_disk.iterdir())
 
 
-def test_some_space_is_left_free(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_space_is_left_free(on_disk: Path) -> None:
     require_room(on_disk, 0)
-    real = __import__("os").statvfs(on_disk)
+    real = os.statvfs(on_disk)
     with pytest.raises(HostError):
         require_room(on_disk, real.f_bavail * real.f_frsize - 1024)
 

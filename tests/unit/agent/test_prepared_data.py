@@ -146,9 +146,8 @@ def holes(root: Path) -> dict[str, int]:
         if is_plain(path) and os.access(path, os.R_OK):
             with path.open("rb") as file:
                 ranges = file_trees._ranges(file.fileno(), path.stat().st_size)
-                found[str(path.relative_to(root))] = sum(
-                    e - s for s, e, is_data in ranges if is_data
-                )
+                data_bytes = sum(end - start for start, end, is_data in ranges if is_data)
+                found[str(path.relative_to(root))] = data_bytes
     return found
 
 
@@ -285,9 +284,8 @@ def test_extents_are_shared_where_the_file_system_can(
     (base / DATA / "a").write_bytes(b"longer" * 5000)
     assert restore(saved, base, MACHINE).changed_files == 1
     assert read_digests(base / DATA) == read_digests(base / ORIGINAL)
-    assert sorted(path.name for path in base.iterdir()) == sorted(
-        [DATA, ORIGINAL, prepared_data.MANIFEST, prepared_data.STATE]
-    )
+    names = {DATA, ORIGINAL, prepared_data.MANIFEST, prepared_data.STATE}
+    assert {path.name for path in base.iterdir()} == names
 
 
 @pytest.mark.usefixtures("no_reflink")

@@ -203,9 +203,8 @@ def test_a_link_is_followed(sys: Path, tmp_path: Path) -> None:
     lay_out(sys, ("vda", "254:0"), ("vdb", "254:16"))
     (tmp_path / "mounted").mkdir()
     (tmp_path / "link").symlink_to("mounted")
-    text = mountinfo(
-        ("254:0", "/", "ext4", "/dev/vda"), ("254:16", f"{tmp_path}/mounted", "ext4", "/dev/vdb")
-    )
+    mounted = ("254:16", f"{tmp_path}/mounted", "ext4", "/dev/vdb")
+    text = mountinfo(("254:0", "/", "ext4", "/dev/vda"), mounted)
     assert resolve_disk(tmp_path / "link", sys, text).name == "vdb"
 
 
@@ -218,9 +217,8 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size
 def test_any_name_a_mount_can_have(name: str) -> None:
     """The kernel escapes only blank, tab, newline, backslash and # (seq_path), not U+3000."""
     shown = "".join(ESCAPED.get(letter, letter) for letter in f"/mnt/{name}")
-    [mount] = parse_mountinfo(
-        f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
-    )
+    fields = "rw,noatime master:1 - ext3 /dev/root rw,errors=continue"
+    [mount] = parse_mountinfo(f"36 35 98:0 / {shown} {fields}\n")
     assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root", "rw,errors=continue")
 
 

@@ -114,26 +114,15 @@ def test_counters_of_version_2(v2: Cgroup) -> None:
 
 def test_counters_of_version_1_have_the_names_of_version_2(hybrid: Cgroup) -> None:
     counters = read_counters(hybrid)
-    assert counters["memory.stat"] == {
-        "anon": 100,
-        "file": 200,
-        "swap": 7,
-        "workingset_refault_file": 3,
-        "pgmajfault": 4,
-    }
+    memory = {"anon": 100, "file": 200, "swap": 7, "workingset_refault_file": 3, "pgmajfault": 4}
+    assert counters["memory.stat"] == memory
     assert counters["memory.events"] == {"max": 3, "oom_kill": 2}
     assert (counters["memory.current"], counters["memory.peak"]) == (4096, 8192)
     assert counters["memory.swap.current"] == 7
-    assert counters["io.stat"] == {
-        "254:16": {"rbytes": 10, "wbytes": 20, "dbytes": 0, "rios": 1, "wios": 2}
-    }
-    assert counters["cpu.stat"] == {
-        "nr_periods": 9,
-        "nr_throttled": 1,
-        "throttled_usec": 3,
-        "usage_usec": 5,
-        "user_usec": 3,
-    }
+    moved = {"rbytes": 10, "wbytes": 20, "dbytes": 0, "rios": 1, "wios": 2}
+    assert counters["io.stat"] == {"254:16": moved}
+    quota = {"nr_periods": 9, "nr_throttled": 1, "throttled_usec": 3}
+    assert counters["cpu.stat"] == {**quota, "usage_usec": 5, "user_usec": 3}
     assert counters["io.pressure"]["some"]["total"] == 7
     assert counters["cpu.pressure"] is None
 
@@ -399,12 +388,9 @@ def test_imposed_limits_of_version_1(tree: Path) -> None:
         if name != "unified":
             write(tree / name / "docker/x", files)
     write(tree / "blkio/docker", V1["blkio"])
+    memory = {"memory.max": "4096", "memory.swap.max": "0", "memory.hits": "3"}
     assert read_imposed_limits(DISK) == {
-        str(tree / "memory/docker/x"): {
-            "memory.max": "4096",
-            "memory.swap.max": "0",
-            "memory.hits": "3",
-        },
+        str(tree / "memory/docker/x"): memory,
         str(tree / "blkio/docker/x"): {"io.max.rbps": "20000000", "io.max.riops": "500"},
         str(tree / "cpu/docker/x"): {"cpu.max": "50000 100000"},
     }

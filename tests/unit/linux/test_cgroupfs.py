@@ -151,9 +151,8 @@ def test_a_process_of_a_group_with_limits_has_to_leave_it(
     found = find_place(own)
     reasons = [one.reason for one in found.obstacles if one.controller == "memory"]
     if where == "unified":
-        assert reasons == [
-            f"{own} limits memory.max and has processes, so no cgroup can be made below it"
-        ]
+        why = "limits memory.max and has processes, so no cgroup can be made below it"
+        assert reasons == [f"{own} {why}"]
         assert found.obstacles[0].hint.startswith(f"mkdir {own}/init && for p in")
     else:
         assert reasons == []

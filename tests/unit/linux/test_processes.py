@@ -97,9 +97,8 @@ def test_a_process_within_execve_is_found(
 ) -> None:
     """It has no environment until the kernel has set up the stack of its new program."""
     folder = fake_process(tmp_path, 4096, env_start, env_end)
-    monkeypatch.setattr(
-        "time.sleep", lambda _: (folder / "environ").write_bytes(f"A=1\0{MARKER}=mine".encode())
-    )
+    environ = f"A=1\0{MARKER}=mine".encode()
+    monkeypatch.setattr("time.sleep", lambda _: (folder / "environ").write_bytes(environ))
     assert processes.leaves_marked("mine", 0.0, tmp_path)
 
 
@@ -131,9 +130,8 @@ def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> Non
 def test_counters_add_up(rows: list[tuple[int, ...]]) -> None:
     counters = [TreeCounters(*row) for row in rows]
     total = sum(counters[1:], counters[0])
-    assert vars(total) == {
-        name: sum(getattr(one, name) for one in counters) for name in vars(total)
-    }
+    for name, value in vars(total).items():
+        assert value == sum(getattr(one, name) for one in counters)
 
 
 def test_before_the_launch_the_counters_are_zero(tmp_path: Path) -> None:

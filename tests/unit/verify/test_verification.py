@@ -71,13 +71,9 @@ def test_of_all_ancestors_the_tightest_is_in_force(machine: VerifiedMachine) -> 
 
 def test_dockers_lost_flags_are_named(machine: VerifiedMachine) -> None:
     machine.cgroup(SCOPE, (PID,), memory__max=str(2 * GIB), memory__swap__max="0")
-    found = verify_container(
-        machine,
-        Memory=2 * GIB,
-        MemorySwap=2 * GIB,
-        BlkioDeviceReadIOps=throttled("/dev/vdb", 500),
-        BlkioDeviceWriteBps=throttled("/dev/vdb", 20_000_000),
-    )
+    reads, writes = throttled("/dev/vdb", 500), throttled("/dev/vdb", 20_000_000)
+    limits = {"BlkioDeviceReadIOps": reads, "BlkioDeviceWriteBps": writes}
+    found = verify_container(machine, Memory=2 * GIB, MemorySwap=2 * GIB, **limits)
     assert found.failed
     assert sentences(found) == [
         "MemoryMax: 2 GiB asked by Docker, in force: 2 GiB",

@@ -76,10 +76,8 @@ def test_each_cap_is_driven_by_itself_and_once(calibrator: Calibrator, machine: 
     calibrated(calibrator, machine, **READ)
     calibrated(calibrator, machine, **READ)
     units = [line.split()[1] for line in machine.log_lines() if line.startswith("start")]
-    assert units == [
-        "pagecage-calibrate_ioreadbandwidthmax.1.slice",
-        "pagecage-calibrate_ioreadiopsmax.1.slice",
-    ]
+    names = ("ioreadbandwidthmax", "ioreadiopsmax")
+    assert units == [f"pagecage-calibrate_{name}.1.slice" for name in names]
     calibrated(calibrator, machine, **{**READ, "IOReadIOPSMax": 501})
     assert len([line for line in machine.log_lines() if line == "fio"]) == 4
 

@@ -348,9 +348,8 @@ def test_what_calibration_reads(
     monkeypatch.setattr(trial_run, "make_dataset", lambda *_: Path("ours"))
     run = run_on(machine, cache)
     disk = run.session.disk
-    files = ProgramFiles(
-        (own,), replace(disk, maj_min="8:0", node="/dev/other") if where == "elsewhere" else disk
-    )
+    other = replace(disk, maj_min="8:0", node="/dev/other")
+    files = ProgramFiles((own,), other if where == "elsewhere" else disk)
     own_disk = TrialDisk("data", disk, machine.data, is_own=where == "disk of the trial")
     storage = Storage({"data": own_disk})
     found = CommandProgram(run).calibration_file(storage, files, run.trial.cage)

@@ -38,10 +38,10 @@ def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> No
 def test_counters_are_those_of_the_window_alone(machine: Machine) -> None:
     """The counters hold neither the reads before the load began nor those of the load."""
     io_stat = '"$FAKE_MAJ_MIN rbytes={} rios={}" >"$FAKE_SLICE/io.stat"'
-    server = (
-        f"echo {io_stat.format(8192, 2)}; echo serving; while ! test -e go; do sleep 0.02; done; "
+    server = f"echo {io_stat.format(8192, 2)}; echo serving; "
+    server += (
+        f"while ! test -e go; do sleep 0.02; done; echo {io_stat.format(20480, 5)}; exec sleep 60"
     )
-    server += f"echo {io_stat.format(20480, 5)}; exec sleep 60"
     command = CommandSpec(ready_when="^serving$", is_literal=True, directory=str(machine.data))
     record = carry_out(machine, "touch go; sleep 0.5; echo tps = 1", server, command)
     assert record.outcome == "ok", record.error
@@ -139,12 +139,9 @@ def test_metrics_in_json(machine: Machine) -> None:
 def test_it_serves_when_it_or_its_child_in_the_cage_listens(machine: Machine, server: str) -> None:
     port = free_port()
     connect = f'import socket; socket.create_connection(("127.0.0.1", {port}))'
-    record = carry_out(
-        machine,
-        f"python3 -S -c '{connect}' && sleep 0.3 && echo tps = 1",
-        server.format(listens(port)),
-        CommandSpec(ready_port=port, is_literal=True),
-    )
+    load = f"python3 -S -c '{connect}' && sleep 0.3 && echo tps = 1"
+    command = CommandSpec(ready_port=port, is_literal=True)
+    record = carry_out(machine, load, server.format(listens(port)), command)
     assert (record.outcome, record.error) == ("ok", None)
     assert machine.left() == []
 
