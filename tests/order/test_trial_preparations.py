@@ -146,7 +146,7 @@ def test_another_disk_carries_data_limits_and_counters(
     gone: list[Path] = []
     monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
     monkeypatch.setattr(storage, "remove_storage", gone.append)
-    made = {"storage": "null_blk", "storage_latency_us": 700}
+    made: Json = {"storage": "null_blk", "storage_latency_us": 700}
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=(), **made))
     assert record.outcome == "ok"
     assert known(record.workload.argv)[-1] == str(other / DATASET.file_name)
@@ -185,7 +185,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     monkeypatch.setattr(storage, "make_storage", make)
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
-    made = {"storage": "null_blk", "storage_latency_us": 700, "writes_bytes": 2**28}
+    made: Json = {"storage": "null_blk", "storage_latency_us": 700, "writes_bytes": 2**28}
     trial = bare_trial(workload, cage=LIGHT, collectors=("iostat",), **made)
     record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("ok", None)
