@@ -254,6 +254,7 @@ def test_only_hashes_that_the_controller_sent_are_believed(hosts: Rack, found: P
         ("limitless", "the io controller is not available", "make provision HOST=rack"),
         ("greeting", "", "make sure that its login shell prints nothing"),
     ],
+    ids=["never made fit", "another architecture", "without limits", "it greets"],
 )
 def test_a_host_that_cannot_serve(found: Preflight, name: str, says: str, hint: str | None) -> None:
     assert says in found.unfit[name].message
