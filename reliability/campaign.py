@@ -20,8 +20,8 @@ from tests.tree import ROOT
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from pagecage.model.plan import Plan
     from pagecage.model.trial import Trial
-    from pagecage.planning.plan import Plan
 
     class KilledRun(DataclassInstance, Protocol):
         """A run with kills; `wrong` has the consequences that must not be."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.model.plan import plan_to_json
-from pagecage.planning.options import ReplayOptions
-from pagecage.planning.replay_plan import ImageOptions, plan_for_image
+from pagecage.planning.options import ImageOptions, ReplayOptions
+from pagecage.planning.replay_plan import plan_for_image
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused
 

@@ -59,6 +59,12 @@ class CommandLine:
         _, printed = process.communicate(timeout=_LONGEST_SECONDS)
         return process.returncode, printed.decode()
 
+    def succeed(self, *arguments: str) -> str:
+        """Run to the end, which must be a success; return standard error."""
+        status, printed = self.end(*arguments)
+        assert status == 0, printed
+        return printed
+
     def folder(self) -> Path:
         return (self.runs / f"latest-{self.latest}").resolve()
 

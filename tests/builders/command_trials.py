@@ -7,11 +7,17 @@ from typing import Any
 
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
-from pagecage.model.trial import CommandSpec, Workload
+from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders import trial_runs
 from tests.fake_host.machine import Machine, make_trial
 
 MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})
+
+
+def bare_trial(workload: Workload, **changes: Any) -> Trial:
+    """Return a trial in a cage on memory, without collectors, dataset and cache state."""
+    usual = {"cage": MEMORY, "collectors": (), "dataset": None, "cache": "any"}
+    return make_trial(workload=workload, **{**usual, **changes})
 
 
 def carry_out(
@@ -23,10 +29,8 @@ def carry_out(
     `timeout_seconds cage collectors cache dataset conditions`,
     which are the trial's.
     """
-    usual = {"cage": MEMORY, "collectors": (), "dataset": None, "cache": "any", "conditions": ()}
-    own = {key: changes.pop(key, value) for key, value in usual.items()}
-    limit = changes.pop("timeout_seconds", 20.0)
+    names = ("timeout_seconds", "cage", "collectors", "cache", "dataset", "conditions")
+    own = {key: changes.pop(key) for key in names if key in changes}
     command = CommandSpec(**{"is_literal": True, **changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
-    trial = make_trial(workload=workload, timeout_seconds=limit, **own)
-    return trial_runs.carry_out(machine, trial, out=out)
+    return trial_runs.carry_out(machine, bare_trial(workload, **own), out=out)

@@ -11,8 +11,8 @@ from pagecage.model.record import Record
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Workload
 from tests.builders import trial_runs
-from tests.builders.command_trials import MEMORY
-from tests.fake_host.machine import Machine, make_trial
+from tests.builders.command_trials import bare_trial
+from tests.fake_host.machine import Machine
 
 SERVES = "echo serving; exec sleep 60"
 TPS = {"tps": MetricPattern("tps = ([0-9.]+)")}
@@ -46,6 +46,4 @@ def carry_out(
     """
     service = ServiceSpec(**{"load": argv or ("sh", "-c", load), "metrics": TPS, **changes})
     workload = Workload("sh", ("-c", server), "service", command=command, service=service)
-    own = {"cage": MEMORY, "collectors": (), "dataset": None, "cache": "any"}
-    made = make_trial(workload=workload, **{**own, **(trial or {})})
-    return trial_runs.carry_out(machine, made, out=out)
+    return trial_runs.carry_out(machine, bare_trial(workload, **(trial or {})), out=out)

@@ -12,6 +12,8 @@ from pagecage.agent.session import run_trial
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Trial
+from tests.builders.known import known
+from tests.builders.programs import install_first
 from tests.fake_host.machine import WORKLOADS, Machine, make_session
 
 FIO = """#!/bin/sh
@@ -34,9 +36,26 @@ def carry_out(
     session: HostSession | None = None,
     out: io.BytesIO | None = None,
 ) -> Record:
-    """Run one trial; its record as it stands in the host's file."""
+    """Run one trial; return the one record that it adds to the host's file."""
+    before = list(read_records(machine.records))
     run_trial(session or make_session(machine, out or io.BytesIO(), trial), trial, 1)
-    return last_record(machine)
+    *earlier, record = read_records(machine.records)
+    assert len(earlier) == len(before)
+    return record
+
+
+def assert_read_back(record: Record) -> None:
+    """Every expected limit was read back."""
+    assert known(record.cage.read_back).items() >= known(record.cage.expected).items()
+
+
+def collector_states(record: Record) -> dict[str, str]:
+    return {name: found["status"] for name, found in record.collectors.items()}
+
+
+def install_fio(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an fio first on PATH that reports one read."""
+    install_first(machine.root / "tools/fio", FIO, monkeypatch)
 
 
 def last_record(machine: Machine) -> Record:

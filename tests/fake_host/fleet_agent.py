@@ -13,8 +13,12 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-import scripted_agent
+if TYPE_CHECKING:
+    from tests.fake_host import scripted_agent
+else:
+    import scripted_agent
 
 SPOOL = Path(sys.argv[0]).resolve().parent
 
@@ -43,7 +47,7 @@ def main(verb: str, first: str, stream: str = "") -> int:
     if verb == "facts":
         print((SPOOL / "facts.json").read_text())
         return 0
-    sys.stdout = _Out(Path(stream))  # type: ignore[assignment]
+    sys.stdout = _Out(Path(stream))
     scripted_agent.wait_for_the_end_of_input = _until_asked_to_end
     os.dup2(os.open(first, os.O_RDONLY), 0)
     return scripted_agent.main(SPOOL / "script.json")

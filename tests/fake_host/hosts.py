@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.protocol import RunRequest, request_to_json
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.agent_package import AgentPackage, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
-from tests.fake_host.machine import Machine
+from pagecage.process import PIPE, spawn
+from tests.builders.known import known
+from tests.fake_host.machine import HERE, Machine
 
 
 @dataclass
@@ -95,21 +99,36 @@ class TestHost:
 
 def scripted(script: Path, spool: Path, **more: Any) -> TestHost:
     """Return a host with the scripted agent."""
-    here = Path(__file__).resolve().parent
-    return TestHost(
-        [sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more
-    )
+    argv = [sys.executable, "-S", str(HERE / "scripted_agent.py"), str(script)]
+    return TestHost(argv, str(spool), **more)
 
 
 def on_fakes(agent: Path, machine: Machine, **more: Any) -> TestHost:
     """Return a host with the real agent on the fake machine."""
-    here = Path(__file__).resolve().parent
-    argv = [
-        sys.executable,
-        "-S",
-        str(here / "agent_on_fakes.py"),
-        str(agent),
-        str(machine.root),
-        "run",
-    ]
+    words = (HERE / "agent_on_fakes.py", agent, machine.root, "run")
+    argv = [sys.executable, "-S", *map(str, words)]
     return TestHost(argv, str(machine.spool), str(machine.data), **more)
+
+
+def request_line(request: RunRequest) -> bytes:
+    return json.dumps(request_to_json(request)).encode() + b"\n"
+
+
+class StartedAgent:
+    """The real agent on the fake machine as a process, which is given a request's line."""
+
+    def __init__(self, package: AgentPackage, machine: Machine, line: bytes) -> None:
+        argv = on_fakes(package.agent, machine).agent_command()
+        self.process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
+        self.stdin, self.stdout, self.stderr = (
+            known(stream)
+            for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
+        )
+        self.stdin.write(line)
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait for its end, close its streams, and return its exit status."""
+        status = self.process.wait(seconds)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+        return status

@@ -83,6 +83,12 @@ class Machine:
         """The folder of the engine's images and layers."""
         self.agent_pid = root / "agent.pid"
         """The pid of the agent, written by agent_on_fakes.py."""
+        self.set_variable: Callable[[str, str], None] = os.environ.__setitem__
+
+    def misbehave(self, **how: str) -> None:
+        """Set variables of the fake commands and workloads: FAILS="fio" is FAKE_FAILS=fio."""
+        for name, value in how.items():
+            self.set_variable(f"FAKE_{name}", value)
 
     def make(self) -> None:
         made = (self.cgroups, self.control, self.sys, self.spool, self.data, self.other)
@@ -110,19 +116,14 @@ class Machine:
 
     def stand_in(self, set_: Set) -> None:
         """Point the agent in this process at the fake machine."""
-        mounts = trees.mountinfo(
-            (MAJ_MIN, "/", "ext4", NODE),
-            (OTHER_MAJ_MIN, os.path.realpath(self.other), "ext4", OTHER_NODE),
-        )
-        find_disk = partial(block_device.resolve_disk, sys=self.sys, mountinfo=mounts)
-        set_(block_device, "read_mountinfo", lambda: mounts)
+        set_(block_device, "read_mountinfo", self._mountinfo)
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroup):
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity, measured_part):
             set_(module, "read_queue_settings", read_queue_settings)
         for module in (command, facts, storage, host_session, shell):
-            set_(module, "resolve_disk", find_disk)
+            set_(module, "resolve_disk", self.resolve_disk)
         set_(host_session, "Tracefs", partial(Tracefs, sys=self.sys))
         kernel = trees.kernel(self.root / "kernel")
         for module in (bpftrace, blocklat):
@@ -132,7 +133,17 @@ class Machine:
         set_(Systemd, "socket", lambda _: self.manager_socket)
         set_(facts, "is_pid1", lambda: True)
         set_(cgroup, "cgroup_of", self._cgroup_of)
-        set_(settings, "write_queue_setting", self._write_queue_setting)
+        set_(settings, "write_queue_setting", self.write_queue_setting)
+
+    def _mountinfo(self) -> str:
+        return trees.mountinfo(
+            (MAJ_MIN, "/", "ext4", NODE),
+            (OTHER_MAJ_MIN, os.path.realpath(self.other), "ext4", OTHER_NODE),
+        )
+
+    def resolve_disk(self, path: Path) -> Disk:
+        """Return the fake disk that a path is on."""
+        return block_device.resolve_disk(path, self.sys, self._mountinfo())
 
     def _cgroup_of(self, pid: int | str, *_: object) -> Cgroup | None:
         """Return the fake cgroup of a process, or of its nearest ancestor that has one."""
@@ -146,7 +157,7 @@ class Machine:
         place = places.get(int(pid)) if stat else None
         return None if place is None else Cgroup(unified=place)
 
-    def _write_queue_setting(self, disk: Disk, setting: str, value: str) -> None:
+    def write_queue_setting(self, disk: Disk, setting: str, value: str) -> None:
         with self.log.open("a") as log:
             log.write(f"{setting} {value}\n")
         block_device.write_queue_setting(disk, setting, value, self.sys)
@@ -226,7 +237,7 @@ def make_session(
 ) -> HostSession:
     """Return the session that session.serve makes before the first trial; no tracer is started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
-    disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)
+    disk, children = machine.resolve_disk(machine.data), ToolProcesses(machine.spool)
     request, by_files = make_request(machine, *trials), Cgroupfs(machine.spool)
     return HostSession(
         request=request,
@@ -261,3 +272,9 @@ def frames_of(written: bytes) -> list[dict[str, Any]]:
             assert len(frame["body"]) == frame["length"]
         frames.append(frame)
     return frames
+
+
+def trace_of(frames: list[dict[str, Any]], name: str) -> bytes:
+    """Return the bytes of the only trace of this name."""
+    [body] = [frame["body"] for frame in frames if frame.get("name") == name]
+    return bytes(body)

@@ -18,11 +18,12 @@ from pagecage.fleet.preflight import ReadyHost
 from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, make_fleet_playbook
 from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.json_codec import Json
 from pagecage.model.plan import Plan
 from tests.tree import ROOT
 
 HERE = Path(__file__).resolve().parent
-FIT = {
+FIT: Json = {
     "kernel": "6.12",
     "machine": platform.machine(),
     "cpu_model": "a",
@@ -51,11 +52,8 @@ class Rack:
     heard: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def make(self) -> None:
-        for folder in (
-            "units",
-            *(f"{name}/spool" for name in self.names),
-            *(f"{name}/data" for name in self.names),
-        ):
+        of_hosts = (f"{name}/{kind}" for name in self.names for kind in ("spool", "data"))
+        for folder in ("units", *of_hosts):
             (self.top / folder).mkdir(parents=True)
         for name in self.names:
             self.set_script(name, {})

@@ -9,8 +9,12 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import scripted_agent
+if TYPE_CHECKING:
+    from tests.fake_host import scripted_agent
+else:
+    import scripted_agent
 
 
 class _Out:
@@ -21,7 +25,7 @@ class _Out:
 
 
 def main(script: str, away: Path) -> None:
-    sys.stdout = _Out(away / "stream")  # type: ignore[assignment]
+    sys.stdout = _Out(away / "stream")
     os.dup2(os.open(away / "request.json", os.O_RDONLY), 0)
     status = scripted_agent.main(Path(script))
     (away / "status.part").write_text(str(status))

@@ -66,11 +66,11 @@ def start(host: str, request: dict[str, Any], away: Path) -> None:
     if (away / "stopped").exists():
         return
     shutil.copyfile(request["request"], away / "request.json")
-    argv = [sys.executable, "-S", HERE / "small_agent.py", RACK / host / "spool/script.json", away]
+    script = RACK / host / "spool/script.json"
     with (away / "stderr").open("w") as stderr, (away / "alive").open("w") as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)  # the agent inherits it, and keeps it until it ends
         agent = subprocess.Popen(
-            argv,
+            [sys.executable, "-S", HERE / "small_agent.py", script, away],
             start_new_session=True,
             stdin=-3,
             stdout=-3,

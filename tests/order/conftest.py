@@ -40,6 +40,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
     """
     made = Machine(on_disk)
     made.make()
+    made.set_variable = monkeypatch.setenv
     before = set(children())
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)
@@ -54,11 +55,8 @@ def lingering(before: set[int]) -> dict[int, str]:
     """Return new child processes that still run after a moment."""
     deadline = time.monotonic() + 2.0
     while True:
-        left = {
-            pid: line
-            for pid, line in children().items()
-            if pid not in before and "pytest" not in line
-        }
+        found = children().items()
+        left = {pid: line for pid, line in found if pid not in before and "pytest" not in line}
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)

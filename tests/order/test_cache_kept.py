@@ -13,16 +13,17 @@ import pytest
 from pagecage.agent.programs import measured_part
 from pagecage.agent.programs.command import HOME
 from pagecage.agent.programs.measured_part import CacheChecks
-from pagecage.agent.session import run_trial
 from pagecage.linux.page_cache import measure_residency
-from pagecage.model.cage import Cage
-from pagecage.model.record import Record, read_records
+from pagecage.model.json_codec import Json
+from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency import judge_consistency
+from tests.builders.command_trials import MEMORY, bare_trial
 from tests.builders.command_trials import carry_out as run_command
-from tests.builders.trial_runs import FIO, carry_out
+from tests.builders.known import known
+from tests.builders.trial_runs import carry_out, install_fio
 from tests.fake_host.machine import (
     DATASET,
     LIGHT,
@@ -33,7 +34,6 @@ from tests.fake_host.machine import (
 )
 
 DATA = Dataset(8 * MIB)
-MEMORY = Cage("memory", {"MemoryMax": 64 * MIB, "MemorySwapMax": 0})
 IO_STAT = 'echo "$FAKE_MAJ_MIN rbytes=%d rios=9" >"$FAKE_SLICE/io.stat"'
 CHARGED = 'printf "anon 0\\nfile %d\\n" >"$FAKE_SLICE/memory.stat"'
 READS = 'cat "$FAKE_FILE" >/dev/null'
@@ -53,22 +53,13 @@ def data(machine: Machine, monkeypatch: pytest.MonkeyPatch, programs: None) -> P
 def reads(*arguments: str, **changes: Any) -> Trial:
     """Return a trial of the fake workload, named as a workload whose `distinct_bytes` count."""
     workload = Workload("pcread", ("--file", "{file}", *arguments))
-    return make_trial(
-        **{
-            "workload": workload,
-            "dataset": DATA,
-            "cage": LIGHT,
-            "collectors": ("vmtouch",),
-            **changes,
-        }
-    )
+    usual = {"dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",)}
+    return make_trial(**{"workload": workload, **usual, **changes})
 
 
 def runs(script: str, **changes: Any) -> Trial:
     """Return a trial of a command that reads the file."""
-    command = CommandSpec(
-        is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes}
-    )
+    command = CommandSpec(is_literal=True, ready_when=changes.pop("ready_when", None))
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
 
@@ -96,8 +87,7 @@ def refused(record: Record, reason: str) -> None:
     assert record.response == {}
     judged = judge_cache_state(record)
     assert judged.verdict == "not_reached"
-    assert record.error is not None
-    assert record.error in judged.reason, "agent and verdict give the same reason"
+    assert known(record.error) in judged.reason, "agent and verdict give the same reason"
 
 
 def believed(record: Record) -> None:
@@ -124,14 +114,9 @@ def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) ->
     ],
 )
 def test_reads_by_another_process_before_go_stop_the_trial(
-    machine: Machine,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
-    reason: str,
-    is_started: bool,
+    machine: Machine, data: Path, moment: str, reason: str, is_started: bool
 ) -> None:
-    monkeypatch.setenv("FAKE_READS", moment)
+    machine.misbehave(READS=moment)
     record = carry_out(machine, reads())
     log = machine.log_lines()
     assert f"another process reads at {moment}" in log
@@ -143,34 +128,27 @@ def test_reads_by_another_process_before_go_stop_the_trial(
 
 
 @pytest.mark.parametrize("driver", ["systemd-scope", "systemd-service", "docker"])
-def test_every_driver_detects_foreign_reads(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, driver: str
-) -> None:
-    monkeypatch.setenv("FAKE_READS", "start")
+def test_every_driver_detects_foreign_reads(machine: Machine, data: Path, driver: str) -> None:
+    machine.misbehave(READS="start")
     refused(carry_out(machine, reads(driver=driver)), "before the program started")
 
 
-def test_foreign_reads_during_the_run_are_found_at_the_end(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_reads_during_the_run_are_found_at_the_end(machine: Machine, data: Path) -> None:
     """The workload is correct, but another process has read the file."""
-    monkeypatch.setenv("FAKE_READS", "go")
-    record = carry_out(
-        machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}")))
-    )
+    machine.misbehave(READS="go")
+    good = Workload("good.py", ("--file", "{file}"))
+    record = carry_out(machine, reads("--direct", workload=good))
     refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
-    assert record.workload.end["checksum_ok"] is True
+    assert known(record.workload.end)["checksum_ok"] is True
     assert machine.left() == []
 
 
 def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, data: Path) -> None:
     """At the end no page is left in the cache, and the slice has read less than the workload."""
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(
-        carry_out(machine, reads(workload=workload)),
-        "that the workload read were not in the page cache",
-    )
+    record = carry_out(machine, reads(workload=workload))
+    refused(record, "that the workload read were not in the page cache")
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
@@ -187,14 +165,13 @@ def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, 
 def test_a_command_and_a_service(
     machine: Machine,
     data: Path,
-    monkeypatch: pytest.MonkeyPatch,
     moment: str,
     script: str,
     reason: str | None,
     serves: dict[str, str],
 ) -> None:
     """Commands report no figures, so the check uses the pages' charges and the slice's reads."""
-    monkeypatch.setenv("FAKE_READS", moment)
+    machine.misbehave(READS=moment)
     record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
     if reason is None:
         believed(record)
@@ -206,14 +183,9 @@ def test_a_command_and_a_service(
 def test_fio_is_checked_before_it_starts(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = machine.root / "tools"
-    tools.mkdir()
-    (tools / "fio").write_text(FIO)
-    (tools / "fio").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
-    fio = reads(
-        workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=()
-    )
+    install_fio(machine, monkeypatch)
+    workload = Workload("fio", ("ioengine=mmap", "rw=randread"), "fio")
+    fio = reads(workload=workload, collectors=())
     honest = carry_out(machine, fio)
     believed(honest)
     assert honest.cache.go == honest.cache.start
@@ -225,11 +197,8 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written pages and holes enter the page cache without a read, charged to the slice."""
-    script = (
-        'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none;'
-        f" {CHARGED % DATA.size_bytes}"
-    )
-    believed(carry_out(machine, runs(script)))
+    writes = 'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none'
+    believed(carry_out(machine, runs(f"{writes}; {CHARGED % DATA.size_bytes}")))
     monkeypatch.setattr(measured_part, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
 
@@ -250,10 +219,8 @@ def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     assert record.cache.resident_bytes_after == 0
 
 
-def test_state_any_is_not_checked(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_READS", "start go")
+def test_state_any_is_not_checked(machine: Machine, data: Path) -> None:
+    machine.misbehave(READS="start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
     assert "start" not in record.cache.present
@@ -268,10 +235,10 @@ def test_state_any_is_not_checked(
     ],
 )
 def test_a_resident_file_that_another_process_drops(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, reason: str
+    machine: Machine, data: Path, moment: str, reason: str
 ) -> None:
     believed(carry_out(machine, reads("--direct", cache="resident")))
-    monkeypatch.setenv("FAKE_DROPS", moment)
+    machine.misbehave(DROPS=moment)
     refused(carry_out(machine, reads(cache="resident")), reason)
     assert machine.left() == []
 
@@ -284,18 +251,16 @@ def test_a_resident_file_of_a_command(
     believed(carry_out(machine, runs(drops, cache="resident")))
     again = IO_STAT % DATA.size_bytes
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
-    whole_by_the_end = carry_out(
-        machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
-    )
+    whole = f"{drops}; sleep 0.4; {READS}; {again}"
+    whole_by_the_end = carry_out(machine, runs(whole, cache="resident"))
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache.end.resident_bytes == all_of_it()
+    assert known(whole_by_the_end.cache.end).resident_bytes == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:
     believed(carry_out(machine, reads("--drops", "--owns-up", cache="resident")))
-    refused(
-        carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`"
-    )
+    record = carry_out(machine, reads("--drops", cache="resident"))
+    refused(record, "left the page cache before `go`")
     assert measure_residency(data).is_empty
 
 
@@ -340,11 +305,9 @@ def test_without_the_condition_the_home_is_inherited(
 def test_the_record_has_size_and_hash_of_the_output(
     machine: Machine, script: str, printed: bytes
 ) -> None:
-    assert run_command(machine, script).exit.stdout == {
-        "bytes": len(printed),
-        "hashed_bytes": len(printed),
-        "sha256": hashlib.sha256(printed).hexdigest(),
-    }
+    sizes = dict.fromkeys(("bytes", "hashed_bytes"), len(printed))
+    expected = {**sizes, "sha256": hashlib.sha256(printed).hexdigest()}
+    assert run_command(machine, script).exit.stdout == expected
 
 
 def test_a_program_that_serves_is_ended_so_its_output_is_not_compared(machine: Machine) -> None:
@@ -375,7 +338,7 @@ def test_metadata_are_dropped_after_the_last_check_of_the_files(
     monkeypatch.setattr(measured_part, "DROP", drop)
     monkeypatch.setattr(measured_part, "DEV", machine.root)
     (machine.root / "fakedisk").touch()
-    cold = {"cache": "cold", "data_paths": (dataset(machine),)}
+    cold: Json = {"cache": "cold", "data_paths": (dataset(machine),)}
     record = run_command(machine, f"test -s {drop}", conditions=("cold-metadata",), **cold)
     assert (record.outcome, record.cache.metadata) == ("ok", "cold")
     assert (checked, drop.read_text()) == ([False], "2")
@@ -408,12 +371,9 @@ def test_the_record_has_the_settings_of_machine_and_process(machine: Machine) ->
 
 def test_the_record_has_the_cpu_time_around_the_trial(machine: Machine) -> None:
     record = run_command(machine, "true")
-    before, after = (
-        (record.counters.around or {})["before"],
-        (record.counters.around or {})["after"],
-    )
-    assert record.measured is not None
-    assert after["monotonic_seconds"] - before["monotonic_seconds"] > record.measured.seconds
+    around, measured = known(record.counters.around), known(record.measured)
+    before, after = around["before"], around["after"]
+    assert after["monotonic_seconds"] - before["monotonic_seconds"] > measured.seconds
     assert after["agent_cpu_usec"] > before["agent_cpu_usec"]
     assert after["stat"]["user"] >= before["stat"]["user"]
 
@@ -423,11 +383,10 @@ def test_a_cache_below_the_guests_disk_is_told(machine: Machine, cache: str) -> 
     """Only the controller knows it. A simulated volume reads its file through that page cache."""
     command = CommandSpec(is_literal=True, data_paths=(dataset(machine),))
     workload = Workload("true", (), "command", command=command)
-    trial = make_trial(workload=workload, cage=MEMORY, collectors=(), dataset=None, cache="cold")
+    trial = bare_trial(workload, cache="cold")
     session = make_session(machine, io.BytesIO(), trial)
     session.request.machine["details"]["data_cache"] = cache
-    run_trial(session, trial, 1)
-    [record] = read_records(machine.records)
+    record = carry_out(machine, trial, session)
     assert (record.outcome, record.error) == ("ok", None)
     kinds = [layer["kind"] for layer in record.device.caches_below or ()]
     assert kinds == ([] if cache == "none" else [cache])

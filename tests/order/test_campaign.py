@@ -30,7 +30,9 @@ from pagecage.process import Process, spawn
 from pagecage.runner.campaign import RunSummary
 from pagecage.runner.resource_needs import check_memory_floor, resource_needs
 from tests.builders.campaigns import KIT, THREE, Run
+from tests.builders.known import known
 from tests.builders.plans import CHOICES, plan_of
+from tests.builders.trial_runs import carry_out, collector_states
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches_under
 
@@ -56,8 +58,7 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
     record = three.records()[0]
     assert record.traces == {"sampler": f"trials/{record.trial_id}.1/sampler.jsonl"}
     assert (three.folder.path / record.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
-    assert record.outer_host is not None
-    assert record.outer_host.present == {"before", "after"}
+    assert known(record.outer_host).present == {"before", "after"}
     assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
     [facts] = (three.folder.path / "facts").iterdir()
     assert json.loads(facts.read_text())["boot_id"] == "00000000-0000-4000-8000-00000000000b"
@@ -65,9 +66,8 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
 
 def test_the_listener_hears_of_every_record(three: Run) -> None:
     three.go()
-    assert [
-        event["record"].trial_id for event in three.heard if event["event"] == "record"
-    ] == three.ids
+    events = [event for event in three.heard if event["event"] == "record"]
+    assert [event["record"].trial_id for event in events] == three.ids
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,8 @@ def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> No
     assert three.go(host) == RunSummary(3, 0)
     reported = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
     first, second, third = three.ids
-    assert reported == [
-        (first, 1, "ok"),
-        (second, 1, "interrupted"),
-        (second, 2, "ok"),
-        (third, 1, "ok"),
-    ]
+    of_second = [(second, 1, "interrupted"), (second, 2, "ok")]
+    assert reported == [(first, 1, "ok"), *of_second, (third, 1, "ok")]
     assert host.calls.count("restart") == 1
     died = three.records()[1]
     assert died.phase == "run"
@@ -268,14 +264,8 @@ def test_what_a_plan_needs_of_a_host() -> None:
 
 def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
     check_memory_floor(plan_of(THREE, ONE_BLOCK))
-    needy = plan_of(
-        replace(
-            THREE,
-            workload=replace(THREE.workload, min_memory_bytes=2**20),
-            factors={"cage": ("tight",)},
-        ),
-        ONE_BLOCK,
-    )
+    workload = replace(THREE.workload, min_memory_bytes=2**20)
+    needy = plan_of(replace(THREE, workload=workload, factors={"cage": ("tight",)}), ONE_BLOCK)
     with pytest.raises(PagecageError, match=r"cgroups/tight\.toml: MemoryMax is 4096 bytes"):
         check_memory_floor(needy)
 
@@ -287,10 +277,9 @@ def test_the_command_line_tells_how_an_interrupted_run_goes_on(
     monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     printed: list[str] = []
+    job = execution.PreparedRun(three.plan, three.folder, three.host())
     with pytest.raises(PagecageError) as caught:
-        execution.execute(
-            execution.PreparedRun(three.plan, three.folder, three.host()), printed.append
-        )
+        execution.execute(job, printed.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in printed[0]
@@ -340,17 +329,17 @@ def only_record(machine: Machine) -> Record:
 def run_interrupted(machine: Machine, interruption: Interruption, **changes: Any) -> Record:
     """Run a trial that is interrupted; return its only record."""
     trial = make_trial(**changes)
+    session = make_session(machine, io.BytesIO(), trial, interruption=interruption)
     with pytest.raises(Interrupted):
-        run_trial(make_session(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
+        run_trial(session, trial, 1)
     return only_record(machine)
 
 
 @pytest.mark.parametrize("asking", ["TERM", "INT", "HUP"])
 def test_every_terminating_signal_is_handled(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, asking: str
+    machine: Machine, interruption: Interruption, asking: str
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNAL", asking)
-    monkeypatch.setenv("FAKE_SIGNALS", "start")
+    machine.misbehave(SIGNAL=asking, SIGNALS="start")
     assert run_interrupted(machine, interruption).outcome == "interrupted"
     assert machine.left() == []
 
@@ -368,19 +357,12 @@ def test_every_terminating_signal_is_handled(
     ],
 )
 def test_a_signal_while_a_command_runs(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    interruption: Interruption,
-    event: str,
-    phase: str,
+    machine: Machine, interruption: Interruption, event: str, phase: str
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNALS", event)
+    machine.misbehave(SIGNALS=event)
     record = run_interrupted(machine, interruption)
-    assert (record.outcome, record.phase, record.error) == (
-        "interrupted",
-        phase,
-        "ended from outside",
-    )
+    result = (record.outcome, record.phase, record.error)
+    assert result == ("interrupted", phase, "ended from outside")
     assert machine.left() == []
     assert machine.read_ahead_kb() == "256"
 
@@ -439,10 +421,8 @@ ERRORS = (OSError(28, "No space left on device"), HostError("no"), KeyError("def
 def test_an_error_after_every_phase(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
 ) -> None:
-    trial = make_trial(cage=LIGHT)
     cut_short(monkeypatch, name, "after", error)
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    record = only_record(machine)
+    record = carry_out(machine, make_trial(cage=LIGHT))
     assert (record.outcome, record.phase) == ("failed", name)
     assert record.error
     assert machine.left() == []
@@ -468,13 +448,13 @@ def cut_short(
 
 
 def test_a_signal_during_the_cleanup_loses_nothing(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+    machine: Machine, interruption: Interruption
 ) -> None:
     """The trial has ended when its slice is stopped, so it keeps its answer.
 
     Then the agent ends.
     """
-    monkeypatch.setenv("FAKE_SIGNALS", "stop")
+    machine.misbehave(SIGNALS="stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
     with pytest.raises(Interrupted):
         run_trial(make_session(machine, out, trial, interruption=interruption), trial, 1)
@@ -483,30 +463,25 @@ def test_a_signal_during_the_cleanup_loses_nothing(
     assert frames_of(out.getvalue())[-1]["frame"] == "record"
 
 
-def test_a_signal_while_a_calibration_is_cleaned_up(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+@pytest.mark.parametrize(
+    ("events", "changes"),
+    [
+        pytest.param("stop", {}, id="while a calibration is cleaned up"),
+        pytest.param("go stop sadf", {"cage": NO_LIMITS}, id="a second signal changes nothing"),
+    ],
+)
+def test_a_signal_during_another_cleanup(
+    machine: Machine, interruption: Interruption, events: str, changes: dict[str, Any]
 ) -> None:
-    monkeypatch.setenv("FAKE_SIGNALS", "stop")
-    assert run_interrupted(machine, interruption).outcome == "interrupted"
-    assert machine.left() == []
-
-
-def test_a_second_signal_changes_nothing(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
-) -> None:
-    monkeypatch.setenv("FAKE_SIGNALS", "go stop sadf")
-    assert run_interrupted(machine, interruption, cage=NO_LIMITS).outcome == "interrupted"
+    machine.misbehave(SIGNALS=events)
+    assert run_interrupted(machine, interruption, **changes).outcome == "interrupted"
     assert machine.left() == []
 
 
 @pytest.mark.parametrize("verb", ["set-property", "start"])
-def test_a_refusal_of_systemd_is_reported(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", verb)
-    trial = make_trial(cage=NO_LIMITS)
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    record = only_record(machine)
+def test_a_refusal_of_systemd_is_reported(machine: Machine, verb: str) -> None:
+    machine.misbehave(FAILS=verb)
+    record = carry_out(machine, make_trial(cage=NO_LIMITS))
     assert (record.outcome, record.phase) == ("failed", "slice")
     assert "asked to" in (record.error or "")
     assert machine.left() == []
@@ -515,14 +490,13 @@ def test_a_refusal_of_systemd_is_reported(
 def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial, session = make_trial(), make_session(machine, io.BytesIO())
+    session = make_session(machine, io.BytesIO())
 
-    def refuse() -> None:
+    def refuse(_: object) -> None:
         raise HostError("the setting is stuck")
 
-    monkeypatch.setattr(type(session.settings), "restore", lambda _: refuse())
-    run_trial(session, trial, 1)
-    record = only_record(machine)
+    monkeypatch.setattr(type(session.settings), "restore", refuse)
+    record = carry_out(machine, make_trial(), session)
     assert record.outcome == "ok"
     assert "the setting is stuck" in (record.error or "")
     assert not list(machine.cgroups.glob("**/pagecage-*"))
@@ -531,17 +505,15 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
 def test_a_queue_setting_that_cannot_be_restored_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial, session = make_trial(cage=LIGHT), make_session(machine, io.BytesIO())
-    real = settings.write_queue_setting
+    session = make_session(machine, io.BytesIO())
 
     def refuse_the_old(disk: Disk, setting: str, value: str) -> None:
         if value == "256":
             raise HostError("the disk is gone")
-        real(disk, setting, value)
+        machine.write_queue_setting(disk, setting, value)
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse_the_old)
-    run_trial(session, trial, 1)
-    record = only_record(machine)
+    record = carry_out(machine, make_trial(cage=LIGHT), session)
     assert record.outcome == "ok"
     assert "read_ahead_kb could not be put back to 256: the disk is gone" in (record.error or "")
 
@@ -553,14 +525,8 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
         raise HostError("sar would not stop")
 
     monkeypatch.setattr("pagecage.agent.collectors.sar.Sar._completed", refuse)
-    trial = make_trial()
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    collectors = only_record(machine).collectors
-    assert {name: found["status"] for name, found in collectors.items()} == {
-        "sampler": "ok",
-        "iostat": "ok",
-        "sar": "failed",
-        "vmtouch": "ok",
-    }
-    assert "sar would not stop" in collectors["sar"]["reason"]
+    record = carry_out(machine, make_trial())
+    others = dict.fromkeys(("sampler", "iostat", "vmtouch"), "ok")
+    assert collector_states(record) == {**others, "sar": "failed"}
+    assert "sar would not stop" in record.collectors["sar"]["reason"]
     assert machine.left() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from pagecage.agent import storage
 from pagecage.agent.trial_storage import TrialStorage
-from pagecage.cli import execution as carry_out_module
+from pagecage.cli import execution
 from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
@@ -21,8 +22,17 @@ from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning import enforcement
 from pagecage.runner.resource_needs import resource_needs
+from pagecage.runner.run_folder import RunFolder
 from tests.builders import trial_runs
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
+from tests.builders.known import known
+from tests.fake_host.machine import (
+    LIGHT,
+    Machine,
+    frames_of,
+    make_session,
+    make_trial,
+    trace_of,
+)
 from tests.record_schema import breaches
 
 BURSTING = replace(
@@ -42,28 +52,24 @@ def carry_out(
 
 
 def carried(record: Record) -> dict[str, str]:
-    return {one["aspect"]: one["state"] for one in record.cage.fidelity}
+    return {one["aspect"]: one["state"] for one in known(record.cage.fidelity)}
 
 
 def test_credits_are_enforced_and_recorded(machine: Machine) -> None:
     out = io.BytesIO()
-    record = carry_out(
-        machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64"
-    )
+    trial = make_trial(cage=BURSTING, collectors=())
+    record = carry_out(machine, trial, out, kernel="6.12.57+deb13-amd64")
     assert (record.outcome, record.error) == ("ok", None)
-    credits_ = record.cage.credits
+    credits_ = known(record.cage.credits)
     assert credits_["buckets"][0]["credits_at_start"] == 100_000
     assert [set(change) for change in credits_["changes"]] == [{"t", "IOReadIOPSMax"}]
     assert credits_["changes"][0]["IOReadIOPSMax"] == 2000
     assert credits_["error"] is None
-    assert record.cage.read_back["io.max.riops"] == "500", "systemd was given the base"
+    assert known(record.cage.read_back)["io.max.riops"] == "500", "systemd was given the base"
     assert record.collectors["credits"]["status"] == "ok"
-    [trace] = [
-        frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"
-    ]
-    assert json.loads(trace.splitlines()[0])["buckets"] == [
-        {"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}
-    ]
+    trace = trace_of(frames_of(out.getvalue()), "credits.jsonl")
+    [bucket] = json.loads(trace.splitlines()[0])["buckets"]
+    assert bucket == {"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
 
@@ -72,32 +78,25 @@ def test_the_record_has_the_cages_cloud_parts(machine: Machine) -> None:
     burst = BurstCredits("drained", CreditBucket(1000, 18000))
     record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
     assert record.outcome == "ok"
-    assert record.cage.burst == {
-        "start": "drained",
-        "iops": {"rate": 1000, "credits": 18000},
-        "bandwidth": None,
-    }
-    assert not {"volume", "accounting", "latency"} & record.cage.present, (
-        "the cage has none of them"
-    )
+    iops = {"rate": 1000, "credits": 18000}
+    assert record.cage.burst == {"start": "drained", "iops": iops, "bandwidth": None}
+    others = {"volume", "accounting", "latency"}
+    assert not others & record.cage.present, "the cage has none of them"
 
 
 def test_an_old_kernel_enforces_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert (
-        "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
-    )
+    [missed] = record.missed_requirements
+    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in missed.reason
 
 
 def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
-    assert record.device.queue_settings["max_sectors_kb"] == "256"
-    assert [line for line in machine.log_lines() if line.startswith("max_sectors_kb")] == [
-        "max_sectors_kb 256",
-        "max_sectors_kb 1280",
-    ]
+    assert known(record.device.queue_settings)["max_sectors_kb"] == "256"
+    lines = [line for line in machine.log_lines() if line.startswith("max_sectors_kb")]
+    assert lines == ["max_sectors_kb 256", "max_sectors_kb 1280"]
 
 
 def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None:
@@ -105,15 +104,13 @@ def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None
     cage = Cage("shared", both, accounting=IoAccounting(None, None, True))
     record = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="6.12.0")
     assert carried(record) == {"combined": "exact"}
-    assert record.cage.credits["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
-    assert record.cage.credits["changes"] == []
+    credits_ = known(record.cage.credits)
+    assert credits_["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
+    assert credits_["changes"] == []
     assert record.collectors["credits"]["status"] == "ok"
     old = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="5.15.0")
-    assert (old.outcome, carried(old), "credits" in old.cage.present) == (
-        "ok",
-        {"combined": "looser"},
-        False,
-    )
+    assert (old.outcome, carried(old)) == ("ok", {"combined": "looser"})
+    assert "credits" not in old.cage.present
 
 
 def test_a_latency_floor_is_provided_by_a_made_disk(
@@ -147,7 +144,7 @@ def test_a_latency_that_cannot_be_provided_is_reported(
     monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device.storage) == ("ok", "data")
-    [fidelity] = record.cage.fidelity
+    [fidelity] = known(record.cage.fidelity)
     assert (fidelity["aspect"], fidelity["state"]) == ("latency", "absent")
     assert ("no such module" if ours else "HOST=vm") in fidelity["reason"]
 
@@ -173,17 +170,14 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, cage: Cage, read_ahead_kb: int | None, named: str | None
 ) -> None:
     host = LocalHost()
-    monkeypatch.setattr(
-        LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}}
-    )
+    disk = {"maj_min": "8:0", "node": "/dev/sda"}
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {"disk": disk})
     monkeypatch.setattr(enforcement, "_disk_of_root", lambda: "8:0")
-    monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
-    monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
-    monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
-    monkeypatch.setattr(carry_out_module, "make_agent_package", lambda _: None)
-    monkeypatch.setattr(carry_out_module, "refuse_limits", lambda *_: None)
-    monkeypatch.setattr(enforcement.sys, "stdin", io.StringIO("n\n"))
-    monkeypatch.setattr(enforcement.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(RunFolder, "create", lambda *_: None)
+    for name in ("prepare", "require_programs", "make_agent_package", "refuse_limits"):
+        monkeypatch.setattr(execution, name, lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
         assert create_run(plan, host, False, print).plan is plan

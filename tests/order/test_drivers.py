@@ -18,15 +18,19 @@ from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
+from pagecage.model.json_codec import Json
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders import trial_runs
+from tests.builders.known import known
+from tests.builders.trial_runs import assert_read_back
 from tests.fake_host.docker_api import docker_api
 from tests.fake_host.machine import CAGE, NODE, Machine, make_session, make_trial
 from tests.record_schema import breaches
 
 UNIT = "pagecage-r1_tight.1.slice"
 RUN = "pagecage-run-r1_tight.1"
+RANDOM = Workload("fio", ("rw=randread", "bs=4k"), "fio")
 DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
@@ -55,19 +59,18 @@ def by(driver: str, **changes: Any) -> Trial:
     ],
 )
 def test_every_driver_runs_in_the_slice_with_the_limits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
+    machine: Machine, driver: str, start: str
 ) -> None:
     if driver == "podman":
-        monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
+        machine.misbehave(DOCKER_INFO=json.dumps(PODMAN_INFO))
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
     assert start in machine.log_lines()
-    assert record.cage.driver["name"] == driver
-    assert record.cage.read_back.items() >= record.cage.expected.items()
-    assert record.cage.expected["io.max.rbps"] == "20000000"
+    assert known(record.cage.driver)["name"] == driver
+    assert_read_back(record)
+    assert known(record.cage.expected)["io.max.rbps"] == "20000000"
     assert "driver_cgroup" not in record.cage.present
-    assert record.response["start_seconds"] is not None
-    assert record.response["start_seconds"] > 0
+    assert known(record.response["start_seconds"]) > 0
 
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
@@ -75,20 +78,14 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
 ) -> None:
     record = carry_out(machine, by("docker"))
     log = machine.log_lines()
-    of_engine = [
-        f"is-active {DOCKER_UNITS}",
-        "start docker.service",
-        "docker info",
-        "docker import image.tar",
-    ]
-    places = [
-        log.index(line)
-        for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")
-    ]
+    lines = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info"]
+    lines += ["docker import image.tar", f"set-property {UNIT}"]
+    lines += [f"container {RUN} in {UNIT}: good.py"]
+    places = [log.index(line) for line in lines]
     assert places == sorted(places)
     assert log[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
     assert log.index(f"stop {UNIT}") > log.index("docker rm --force") > log.index("workload exits")
-    assert record.cage.driver["engine"]["storage_driver"] == "overlay2"
+    assert known(record.cage.driver)["engine"]["storage_driver"] == "overlay2"
 
 
 @pytest.mark.parametrize(
@@ -99,9 +96,9 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
     ],
 )
 def test_an_engine_that_ran_before_is_left_running(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
+    machine: Machine, active: str, stopped: list[str]
 ) -> None:
-    monkeypatch.setenv("FAKE_ACTIVE", active)
+    machine.misbehave(ACTIVE=active)
     assert carry_out(machine, by("docker")).outcome == "ok"
     assert [line for line in machine.log_lines() if line.startswith("stop docker")] == stopped
 
@@ -109,8 +106,8 @@ def test_an_engine_that_ran_before_is_left_running(
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
     record = carry_out(machine, by("docker-flags"))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage.driver_cgroup.endswith(f"{UNIT}/docker-0123abcd.scope")
-    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert known(record.cage.driver_cgroup).endswith(f"{UNIT}/docker-0123abcd.scope")
+    assert_read_back(record)
     assert record.cage.expected == {
         "memory.max": str(8 * 1024**2),
         "memory.swap.max": "0",
@@ -144,7 +141,7 @@ def test_files_that_go_away_while_they_are_read_are_no_lost_limit(
     """A container that ends takes its cgroup with it, file by file for a reader."""
     read, readings = caging._read_back, Counter[Cgroup]()
 
-    def read_as_it_goes(cgroup: Cgroup, *given: str, **options: bool) -> dict[str, Any]:
+    def read_as_it_goes(cgroup: Cgroup, *given: Any, **options: Any) -> dict[str, Any]:
         found = read(cgroup, *given, **options)
         readings[cgroup] += 1
         if readings[cgroup] > 1:
@@ -155,8 +152,7 @@ def test_files_that_go_away_while_they_are_read_are_no_lost_limit(
     monkeypatch.setenv("FAKE_LASTS", "3")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     monkeypatch.setattr(caging, "_read_back", read_as_it_goes)
-    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
-    record = carry_out(machine, by("docker-flags", workload=fio))
+    record = carry_out(machine, by("docker-flags", workload=RANDOM))
     assert max(readings.values()) > 1, "it was read once"
     assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
 
@@ -169,11 +165,11 @@ def test_a_lost_limit_is_detected_for_every_kind_of_program(
     # the cage of a command that exits at once cannot be read
     monkeypatch.setenv("FAKE_LASTS", "3")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    command = Workload(
-        "sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec()
+    script = ("-c", "echo gone > {data_dir}/let-go")
+    command = Workload("sh", script, "command", command=CommandSpec())
+    record = carry_out(
+        machine, by("docker-flags", workload=RANDOM if program == "fio" else command)
     )
-    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
-    record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
     assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
     assert not (machine.data / "let-go").exists()
@@ -186,18 +182,15 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    record = carry_out(
-        machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio"))
-    )
+    record = carry_out(machine, by("docker-flags", workload=RANDOM))
     assert "lost" not in (record.error or "")
-    assert record.cage.expected["io.max.riops"] == "500"
-    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert known(record.cage.expected)["io.max.riops"] == "500"
+    assert_read_back(record)
 
 
 def test_without_the_read_back_the_loss_goes_unnoticed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the read-back, lost limits would go unnoticed."""
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setattr("pagecage.agent.caging.CageLimits.confirm", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
@@ -221,7 +214,7 @@ def test_the_api_is_asked_for_the_same_container(
     assert body["HostConfig"]["BlkioDeviceReadIOps"] == [{"Path": NODE, "Rate": 500}]
     assert body["HostConfig"]["CgroupParent"] == UNIT
     assert body["HostConfig"]["MemorySwap"] == body["HostConfig"]["Memory"] == 8 * 1024**2
-    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert_read_back(record)
 
 
 def test_a_refusal_of_the_api_is_quoted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +242,7 @@ def test_data_in_the_containers_layer_are_linked_into_it(
     assert f"docker create {RUN} in {UNIT}" in machine.log_lines()
 
 
-PODMAN_INFO = {
+PODMAN_INFO: Json = {
     "host": {
         "cgroupManager": "systemd",
         "cgroupVersion": "v2",
@@ -299,13 +292,9 @@ DOCKER_INFO = {
     ],
 )
 def test_an_unusable_engine_is_refused(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    driver: str,
-    info: dict[str, Any],
-    reason: str,
+    machine: Machine, driver: str, info: dict[str, Any], reason: str
 ) -> None:
-    monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
+    machine.misbehave(DOCKER_INFO=json.dumps(info))
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
     assert reason in (record.error or "")
@@ -313,15 +302,12 @@ def test_an_unusable_engine_is_refused(
     assert not [line for line in machine.log_lines() if line.startswith("container")]
 
 
-def test_a_missing_engine_is_one_sentence(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "engine")
+def test_a_missing_engine_is_one_sentence(machine: Machine) -> None:
+    machine.misbehave(FAILS="engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
-    assert "the Docker engine cannot be started: Failed to start docker.service" in (
-        record.error or ""
-    )
+    says = "the Docker engine cannot be started: Failed to start docker.service"
+    assert says in (record.error or "")
 
 
 def test_a_program_that_is_not_installed_is_named(
@@ -337,10 +323,9 @@ def test_a_program_that_is_not_installed_is_named(
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
-    burst = Cage(
-        "b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10))
-    )
-    record = carry_out(machine, by("docker-flags", cage=burst))
+    burst = BurstCredits("full", iops=CreditBucket(1000, 10))
+    cage = Cage("b", {"IOReadIOPSMax": 500}, burst=burst)
+    record = carry_out(machine, by("docker-flags", cage=cage))
     assert record.outcome == "requirement_missed"
     assert "docker-flags sets them elsewhere" in (record.error or "")
 
@@ -359,9 +344,8 @@ class Answering(FrameStream):
             self.asked.append(details["limits"])
             answer = self._answer or {"read_back": details["limits"]}
             piece = base64.b64encode(json.dumps(answer).encode()).decode()
-            self._inbox.put_line(
-                json.dumps({"answers": details["question"], "piece": piece}).encode()
-            )
+            line = {"answers": details["question"], "piece": piece}
+            self._inbox.put_line(json.dumps(line).encode())
 
 
 def with_qemu(
@@ -404,14 +388,9 @@ def test_external_limits_need_a_controller(
 
 
 def test_docker_limits_are_plain_numbers() -> None:
-    cage = Cage(
-        "all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150}
-    )
+    io_limits = {"IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9}
+    cage = Cage("all", {"MemoryMax": 4096, **io_limits, "CPUQuota": 150})
     assert limit_options(cage, "/dev/vdb") == [
-        "--memory=4096",
-        "--memory-swap=-1",
-        "--cpu-period=100000",
-        "--cpu-quota=150000",
-        "--device-write-bps=/dev/vdb:7",
-        "--device-write-iops=/dev/vdb:9",
+        *("--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000"),
+        *("--device-write-bps=/dev/vdb:7", "--device-write-iops=/dev/vdb:9"),
     ]

@@ -4,11 +4,11 @@ resumed runs.
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +21,9 @@ from pagecage.fleet import rounds
 from pagecage.fleet.folder import FleetFolder, RoundResult, find_fleet
 from pagecage.fleet.rounds import host_plans
 from pagecage.model.record import Record
+from tests.builders.known import known
 from tests.builders.plans import BASE, CHOICES, plan_of
+from tests.builders.waiting import wait_until
 from tests.conftest import children
 from tests.fake_host.rack import Rack
 from tests.order.conftest import racked
@@ -30,10 +32,8 @@ THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 
 
 def outcomes(folder: FleetFolder) -> dict[str, list[str]]:
-    return {
-        host: [record.outcome for record in run.records()]
-        for host, run in folder.host_folders().items()
-    }
+    runs = folder.host_folders()
+    return {host: [record.outcome for record in run.records()] for host, run in runs.items()}
 
 
 def records(folder: FleetFolder, host: str) -> list[Record]:
@@ -63,9 +63,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """
     plan = plan_of(THREE, replace(CHOICES, repeats=1))
     first, second = (trial.trial_id for trial in plan.trials[:2])
-    with racked(
-        tmp_path_factory.mktemp("rack"), "whole", "dying", "refusing", "lost", "anew"
-    ) as rack:
+    names = ("whole", "dying", "refusing", "lost", "anew")
+    with racked(tmp_path_factory.mktemp("rack"), *names) as rack:
         rack.set_script("dying", {second: ["dies"]})
         rack.set_script("refusing", {"start": "refuses"})
         (rack.top / "units/lost").write_text("-lost-")
@@ -85,9 +84,8 @@ def gone_on(fleet: Fleet) -> FleetFolder:
     """
     folder = fleet.folder
     record = json.loads((folder.host_path("whole") / "records.jsonl").read_text().splitlines()[0])
-    (folder.path / "streams/whole.1").write_text(
-        json.dumps({"frame": "record", "record": record}) + "\n"
-    )
+    frame = json.dumps({"frame": "record", "record": record})
+    (folder.path / "streams/whole.1").write_text(f"{frame}\n")
     (fleet.rack.top / "units/lost").unlink()
     fleet.rack.go(folder, "whole", "lost")
     return folder
@@ -97,11 +95,8 @@ def test_a_host_runs_the_whole_plan_and_leaves_an_ordinary_run(fleet: Fleet) -> 
     run = fleet.folder.host_folders()["whole"]
     plan, (first, *_) = run.plan(), run.records()
     assert fleet.outcomes["whole"] == ["ok"] * 3
-    assert (plan.document["host"], first.host, first.run_id) == (
-        "whole",
-        "whole",
-        "20261121T100000Z-test-whole",
-    )
+    assert plan.document["host"] == first.host == "whole"
+    assert first.run_id == "20261121T100000Z-test-whole"
     assert first.plan_sha256 == plan.sha256 == fleet.folder.document()["hosts"]["whole"]
     assert (run.path / first.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
     assert len(list((run.path / "facts").iterdir())) == 1
@@ -109,31 +104,24 @@ def test_a_host_runs_the_whole_plan_and_leaves_an_ordinary_run(fleet: Fleet) -> 
     assert not list((fleet.rack.top / "whole/fleet").iterdir())
     assert fleet.ends["whole"].outcome == "done"
     assert fleet.streams == ["lost.1"], "what a host's round has ended on is taken in"
-    assert (found := find_fleet(fleet.rack.top / "runs", "test@rack")) is not None
-    assert found.path == fleet.folder.path
+    assert known(find_fleet(fleet.rack.top / "runs", "test@rack")).path == fleet.folder.path
 
 
 def test_an_agent_that_dies_is_started_again_where_it_stood(fleet: Fleet) -> None:
-    reported = [(r.trial_id, r.attempt, r.outcome) for r in records(fleet.folder, "dying")]
+    found = records(fleet.folder, "dying")
+    reported = [(record.trial_id, record.attempt, record.outcome) for record in found]
     first, second, third = fleet.trials
-    assert reported == [
-        (first, 1, "ok"),
-        (second, 1, "interrupted"),
-        (second, 2, "ok"),
-        (third, 1, "ok"),
-    ]
-    assert "status 9" in (records(fleet.folder, "dying")[1].error or "")
-    assert "what I said last" in (records(fleet.folder, "dying")[1].error or "")
+    of_second = [(second, 1, "interrupted"), (second, 2, "ok")]
+    assert reported == [(first, 1, "ok"), *of_second, (third, 1, "ok")]
+    assert "status 9" in (found[1].error or "")
+    assert "what I said last" in (found[1].error or "")
     assert fleet.ends["dying"].outcome == "done"
 
 
 def test_an_agent_that_cannot_work_is_believed_and_the_others_go_on(fleet: Fleet) -> None:
     assert fleet.outcomes["refusing"] == []
-    refused = fleet.ends["refusing"]
-    assert (refused.outcome, "another run is using this host" in refused.reason) == (
-        "refused",
-        True,
-    )
+    assert fleet.ends["refusing"].outcome == "refused"
+    assert "another run is using this host" in fleet.ends["refusing"].reason
     assert len(fleet.rack.agent_calls("refusing")) == 1
 
 
@@ -141,16 +129,12 @@ def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> N
     """Its agent had begun a trial when the host restarted; a resumed run finds nothing of it
     there.
     """
-    reported = [
-        (record.trial_id, record.attempt, record.outcome, record.error)
-        for record in records(fleet.folder, "anew")
-    ]
-    first = fleet.trials[0]
-    assert reported[:2] == [
-        (first, 1, "interrupted", "nothing of its agent is left on the host"),
-        (first, 2, "ok", None),
-    ]
-    assert len(reported) == 4
+    lost, again, *others = records(fleet.folder, "anew")
+    assert {lost.trial_id, again.trial_id} == {fleet.trials[0]}
+    assert (lost.attempt, lost.outcome) == (1, "interrupted")
+    assert lost.error == "nothing of its agent is left on the host"
+    assert (again.attempt, again.outcome, again.error) == (2, "ok", None)
+    assert len(others) == 2
     assert (fleet.ends["anew"].outcome, fleet.ends["anew"].round) == ("done", 2)
 
 
@@ -176,18 +160,16 @@ def test_what_was_fetched_before_is_not_recorded_twice(fleet: Fleet, gone_on: Fl
 
 def test_spread_deals_whole_blocks() -> None:
     plans = host_plans(plan_of(THREE, replace(CHOICES, repeats=3)), ("left", "right"), "spread")
-    assert {name: {trial.block for trial in plan.trials} for name, plan in plans.items()} == {
-        "left": {1, 3},
-        "right": {2},
-    }
+    blocks = {name: {trial.block for trial in plan.trials} for name, plan in plans.items()}
+    assert blocks == {"left": {1, 3}, "right": {2}}
     assert [len(plan.trials) for plan in plans.values()] == [6, 3]
 
 
 def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
-    with pytest.raises(
-        PagecageError, match="1 repeats are too few to spread over 2 hosts"
-    ) as caught:
-        host_plans(plan_of(THREE, replace(CHOICES, repeats=1)), ("left", "right"), "spread")
+    plan = plan_of(THREE, replace(CHOICES, repeats=1))
+    says = "1 repeats are too few to spread over 2 hosts"
+    with pytest.raises(PagecageError, match=says) as caught:
+        host_plans(plan, ("left", "right"), "spread")
     assert "--repeats 2" in caught.value.hint
 
 
@@ -198,13 +180,9 @@ def interrupted_when_all_wait(
     """Call `before` and press Ctrl-C when the trial of every host waits."""
 
     def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while not all((rack.top / name / "spool/waits").exists() for name in rack.names):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        waits = [rack.top / name / "spool/waits" for name in rack.names]
+        wait_until(lambda: all(path.exists() for path in waits), 60)
         before()
-        import _thread
-
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
@@ -222,15 +200,12 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
     folder = rack.begin(plan)
     with interrupted_when_all_wait(rack), pytest.raises(KeyboardInterrupt):
         rack.go(folder)
-    assert outcomes(folder) == {"left": ["ok", "interrupted"], "right": ["ok", "interrupted"]}
+    assert outcomes(folder) == {name: ["ok", "interrupted"] for name in rack.names}
     assert {end.outcome for end in folder.last_results().values()} == {"interrupted"}
     for name in rack.names:
         rack.set_script(name, {})
     rack.go(folder)
-    assert outcomes(folder) == {
-        "left": ["ok", "interrupted", "ok", "ok"],
-        "right": ["ok", "interrupted", "ok", "ok"],
-    }
+    assert outcomes(folder) == {name: ["ok", "interrupted", "ok", "ok"] for name in rack.names}
 
 
 @pytest.mark.slow

@@ -19,14 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial
 from pagecage.errors import EXIT_HOST, HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.plan import Plan
 from pagecage.model.record import MOST_RECORD_BYTES, read_records
 from pagecage.model.trial import Workload
-from pagecage.process import PIPE, spawn
 from pagecage.runner import frame_receiver
 from pagecage.runner.frame_receiver import BadFrame, FrameReader, parsed_header
 from pagecage.runner.run_folder import RunFolder
@@ -43,8 +41,8 @@ from tests.builders.hostile_agent import (
     wire,
 )
 from tests.builders.plans import plan_of
-from tests.builders.trial_runs import carry_out, package
-from tests.fake_host.hosts import on_fakes
+from tests.builders.trial_runs import carry_out
+from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
     LIGHT,
     WORKLOADS,
@@ -87,9 +85,9 @@ class Surroundings:
             assert record.trial_id in names
             for path, written in record.trace_files.items():
                 assert (self.folder.path / path).stat().st_size == written.bytes
-        for path in (self.folder.path / "trials").rglob("*"):
-            assert not path.is_symlink()
-            assert not path.name.endswith(".part")
+        for entry in (self.folder.path / "trials").rglob("*"):
+            assert not entry.is_symlink()
+            assert not entry.name.endswith(".part")
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +423,6 @@ def write_with_a_signal(content: bytes, descriptor: int) -> None:
     os.close(descriptor)
 
 
-__all__ = ["package"]
 EVENTS = [
     *("set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf"),
     "stop",
@@ -434,19 +431,10 @@ EVENTS = [
 
 def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
     """Run one agent; return its exit status and its frames."""
-    agent = spawn(
-        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True
-    )
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    agent.stdin.write(
-        json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n"
-    )
-    status = agent.wait(60)
-    agent.stdin.close()
-    streamed = b"" if status < 0 else agent.stdout.read()
-    agent.stdout.close()
-    return status, streamed
+    request = make_request(machine, make_trial(cage=LIGHT))
+    agent = StartedAgent(package, machine, request_line(request))
+    streamed = b"" if agent.process.wait(60) < 0 else agent.stdout.read()
+    return agent.end(), streamed
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -522,9 +510,8 @@ def test_a_breach_is_a_failure_with_one_sentence(machine: Machine, way: str, sen
 
 
 def test_one_that_is_never_ready_times_out(machine: Machine) -> None:
-    trial = make_trial(
-        workload=broken("never ready"), cage=LIGHT, collectors=(), timeout_seconds=1.0
-    )
+    never = broken("never ready")
+    trial = make_trial(workload=never, cage=LIGHT, collectors=(), timeout_seconds=1.0)
     record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("timed_out", "not ready after 1 s")
 

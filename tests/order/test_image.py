@@ -20,10 +20,11 @@ from pagecage.agent.host_session import HostSession
 from pagecage.agent.session import run_trial
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Trial, Variable, Workload
-from tests.builders.command_trials import MEMORY
+from tests.builders.command_trials import bare_trial
 from tests.builders.image_archive import config_of, write_archive
 from tests.builders.image_archive import layer as image_layer
-from tests.fake_host.machine import Machine, make_session, make_trial
+from tests.builders.known import known
+from tests.fake_host.machine import Machine, make_session
 from tests.record_schema import breaches
 from tests.tree import ROOT
 
@@ -67,11 +68,7 @@ def trial(
     spec = ImageSpec("own:1", ARCHIVES["id"], "amd64", 4096, **settings)
     program = CommandSpec(is_literal=True, image=spec, **command)
     workload = Workload(argv[0], argv[1:], "command", command=program)
-    return replace(
-        make_trial(driver="docker", collectors=(), workload=workload, cache="cold", cage=MEMORY),
-        dataset=None,
-        position=number - 1,
-    )
+    return bare_trial(workload, driver="docker", cache="cold", position=number - 1)
 
 
 @contextmanager
@@ -101,9 +98,8 @@ def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, lay
     assert RUN in machine.log_lines()
     assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (200_000, 0)
     assert record.cache.resident_bytes_after == -(-200_000 // 4096) * 4096
-    assert record.workload.argv[0] == "sh"
-    assert record.cage.driver is not None
-    assert record.cage.driver["image"] == {
+    assert known(record.workload.argv)[0] == "sh"
+    assert known(record.cage.driver)["image"] == {
         "reference": "own:1",
         "id": ARCHIVES["id"],
         "architecture": "amd64",
@@ -121,8 +117,7 @@ def test_what_the_engine_reads_is_evicted_at_the_gate(
     [record] = carry_out(machine, replace(trial("true"), cache=state))
     assert (record.outcome, record.cache.evicted_bytes) == ("ok", evicted), record.error
     if state == "cold":
-        assert record.cache.go is not None
-        assert record.cache.go.resident_bytes == 0
+        assert known(record.cache.go).resident_bytes == 0
 
 
 def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
@@ -141,9 +136,8 @@ def test_the_image_is_loaded_once_and_removed_at_the_end(machine: Machine, layer
     name = own_name(ARCHIVES["id"])
     assert log.count(f'docker load "RepoTags": ["{name}"]') == 1
     assert log.count("docker image rm") == 1
-    assert log.index("docker image rm") < log.index(
-        "stop docker.socket docker.service containerd.service"
-    )
+    stop = "stop docker.socket docker.service containerd.service"
+    assert log.index("docker image rm") < log.index(stop)
 
 
 def test_a_mount_is_cold_too(machine: Machine, layer: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,10 @@ from pagecage.model.collectors import OwnCollector
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.verdicts.evaluate import evaluate
-from tests.builders.command_trials import MEMORY
-from tests.fake_host.machine import Machine, frames_of, make_request, make_trial
+from tests.builders.command_trials import bare_trial
+from tests.builders.known import known
+from tests.builders.programs import install_first
+from tests.fake_host.machine import Machine, frames_of, make_request, trace_of
 
 ONE = '{"a": 1}'
 EACH_TENTH = "while :; do n=$((n+3)); echo {n}; sleep 0.1; done"
@@ -34,16 +35,13 @@ def counting(line: str = '"{\\"queue\\": $n, \\"name\\": \\"x\\"}"') -> str:
     return f"#!/bin/sh\nn=0\n{EACH_TENTH.format(n=line)}\n"
 
 
+def command(program: str, *arguments: str, **changes: Any) -> Trial:
+    return bare_trial(Workload(program, arguments, "command", command=CommandSpec()), **changes)
+
+
 def trial_with(seconds: float, **settings: Any) -> Trial:
     collector = OwnCollector("mine", ("{programs}/sample",), **settings)
-    return make_trial(
-        workload=Workload("sleep", (str(seconds),), "command", command=CommandSpec()),
-        cage=MEMORY,
-        collectors=(),
-        dataset=None,
-        cache="any",
-        own_collectors=(collector,),
-    )
+    return command("sleep", str(seconds), own_collectors=(collector,))
 
 
 def serve_with(
@@ -69,10 +67,10 @@ def test_its_numbers_become_responses_and_its_lines_a_trace(machine: Machine) ->
     found = {name: value for name, value in record.response.items() if name.startswith("mine_")}
     assert set(found) == {f"mine_{one}_queue" for one in ("mean", "last", "delta", "max")}
     assert found["mine_last_queue"] == found["mine_max_queue"]
-    assert found["mine_delta_queue"] % 3 == 0
-    assert 15 <= found["mine_delta_queue"] <= 33
-    [trace] = [frame for frame in frames if frame.get("name") == "mine.jsonl"]
-    lines = [json.loads(line) for line in trace["body"].splitlines()]
+    delta = known(found["mine_delta_queue"])
+    assert delta % 3 == 0
+    assert 15 <= delta <= 33
+    lines = [json.loads(line) for line in trace_of(frames, "mine.jsonl").splitlines()]
     assert lines[0]["line"] == {"queue": 3, "name": "x"}
     assert len(lines) == mine["lines"]
     assert machine.left() == []
@@ -103,10 +101,8 @@ def test_a_fault_is_one_sentence_and_the_trial_goes_on(
 
 
 def test_the_reason_ends_with_the_programs_own_message(machine: Machine) -> None:
-    reason = run(machine, "#!/bin/sh\necho 'no such queue' >&2; exit 3\n").collectors["mine"][
-        "reason"
-    ]
-    assert "the measured part ended: no such queue" in reason
+    record = run(machine, "#!/bin/sh\necho 'no such queue' >&2; exit 3\n")
+    assert "the measured part ended: no such queue" in record.collectors["mine"]["reason"]
 
 
 def test_lines_that_are_no_objects_are_counted_and_kept(machine: Machine) -> None:
@@ -116,14 +112,11 @@ def test_lines_that_are_no_objects_are_counted_and_kept(machine: Machine) -> Non
     mine = record.collectors["mine"]
     assert (mine["status"], mine["lines"]) == ("partial", 4)
     assert "2 of its 4 lines are not JSON objects, the first is 'oops'" in mine["reason"]
-    [trace] = [frame for frame in frames if frame.get("name") == "mine.jsonl"]
-    assert b'"text":"oops"' in trace["body"]
+    assert b'"text":"oops"' in trace_of(frames, "mine.jsonl")
 
 
 def test_a_flood_is_ended(machine: Machine) -> None:
-    record = run(
-        machine, "#!/bin/sh\necho '{\"a\": 1}'\nsleep 1\nexec yes '{\"a\": 1}'\n", seconds=3.0
-    )
+    record = run(machine, f"#!/bin/sh\necho '{ONE}'\nsleep 1\nexec yes '{ONE}'\n", seconds=3.0)
     mine = record.collectors["mine"]
     assert (record.outcome, mine["status"]) == ("ok", "partial"), mine
     assert "it was ended after 16 MiB or 100000 lines" in mine["reason"]
@@ -131,10 +124,8 @@ def test_a_flood_is_ended(machine: Machine) -> None:
 
 
 def test_time_stamps_count_if_they_are_of_the_right_clock(machine: Machine) -> None:
-    stamped = "#!/usr/bin/env python3\nimport time, json\nwhile True:\n    "
-    right = (
-        stamped + "print(json.dumps({'t': time.monotonic(), 'a': 1}), flush=True); time.sleep(.1)"
-    )
+    says = "print(json.dumps({'t': time.monotonic(), 'a': 1}), flush=True); time.sleep(.1)"
+    right = f"#!/usr/bin/env python3\nimport time, json\nwhile True:\n    {says}"
     wrong = right.replace("'t': time.monotonic()", "'t': time.time()")
     assert run(machine, right).collectors["mine"]["status"] == "ok"
     mine = run(machine, wrong).collectors["mine"]
@@ -162,8 +153,7 @@ def test_it_knows_the_trial_and_its_cpu_time_is_in_the_record(machine: Machine) 
     mine = record.collectors["mine"]
     assert mine["cpu_seconds"] >= 0.2
     assert mine["seconds"] >= mine["cpu_seconds"]
-    [trace] = [frame for frame in frames if frame.get("name") == "mine.jsonl"]
-    first = json.loads(trace["body"].splitlines()[0])["line"]
+    first = json.loads(trace_of(frames, "mine.jsonl").splitlines()[0])["line"]
     assert first["on"] == "259:7"
     assert str(machine.cgroups) in first["in"]
 
@@ -223,24 +213,14 @@ GOOD = "BEGIN { @n = 0 }"
 def calls(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install a bpftrace; return the file to which each start adds its arguments."""
     folder, file = machine.root / "tools", machine.root / "calls"
-    folder.mkdir()
-    (folder / "bpftrace").write_text(BPFTRACE)
-    (folder / "bpftrace").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    install_first(folder / "bpftrace", BPFTRACE, monkeypatch)
     monkeypatch.setenv("FAKE_CALLS", str(file))
     return file
 
 
 def scripted(**settings: Any) -> Trial:
     script = OwnCollector("mine", ("{programs}/mine.bt",), False, 0.0, 5.0, True)
-    return make_trial(
-        workload=Workload("sleep", ("0.5",), "command", command=CommandSpec()),
-        cage=MEMORY,
-        collectors=(),
-        dataset=None,
-        cache="any",
-        own_collectors=(replace(script, **settings),),
-    )
+    return command("sleep", "0.5", own_collectors=(replace(script, **settings),))
 
 
 def run_scripts(
@@ -259,8 +239,8 @@ def test_its_maps_become_responses(machine: Machine, calls: Path) -> None:
     assert (record.outcome, mine["status"], mine["reason"]) == ("ok", "ok", None)
     assert (mine["fields"], mine["lost_events"]) == (["n"], 0)
     assert record.response["mine_last_n"] == 99, "the maps that are printed at the exit"
-    assert record.response["mine_delta_n"] > 90
-    [trace] = [frame["body"] for frame in frames if frame.get("name") == "mine.jsonl"]
+    assert known(record.response["mine_delta_n"]) > 90
+    trace = trace_of(frames, "mine.jsonl")
     assert b"attached_probes" in trace
     assert b"PAGECAGE_TICK" not in trace
     argv = calls.read_text().splitlines()[-1].split()
@@ -350,31 +330,14 @@ def test_the_filter_holds_for_the_scope_of_the_program() -> None:
     assert with_trial_filter("cgroup == $10 cgroups==$1") == "cgroup == $10 cgroups==$1"
 
 
-def command(program: str, *arguments: str) -> Trial:
-    return make_trial(
-        workload=Workload(program, arguments, "command", command=CommandSpec()),
-        cage=MEMORY,
-        collectors=(),
-        dataset=None,
-        cache="any",
-    )
-
-
-def serve_programs(machine: Machine, trial: Trial, programs: dict[str, str]) -> Record:
-    """Serve a request of one trial with these programs; return its record."""
-    request = replace(make_request(machine, trial), own_programs=programs)
-    serve(request, FrameStream(io.BytesIO()), Interruption(), AnswerQueue())
-    return list(read_records(machine.records))[-1]
-
-
 SAYS = {"say": "#!/bin/sh\ncp $1 $2\n", "said": "hello"}
 
 
 def test_a_program_runs_with_another_as_its_argument(machine: Machine, tmp_path: Path) -> None:
     trial = command("{programs}/say", "{programs}/said", str(tmp_path / "out"))
-    record = serve_programs(machine, trial, SAYS)
+    record, _ = serve_with(machine, trial, SAYS)
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload.argv[0] == f"{machine.spool}/programs/say"
+    assert known(record.workload.argv)[0] == f"{machine.spool}/programs/say"
     assert record.workload.sha256
     assert (tmp_path / "out").read_text() == "hello"
     assert machine.left() == []
@@ -384,7 +347,8 @@ def test_a_program_runs_with_another_as_its_argument(machine: Machine, tmp_path:
 def test_programs_of_an_earlier_request_are_gone(
     machine: Machine, programs: dict[str, str]
 ) -> None:
-    serve_programs(machine, command("{programs}/say", "/dev/null", "/dev/null"), SAYS)
-    record = serve_programs(machine, command("{programs}/say", "/dev/null", "/dev/null"), programs)
+    trial = command("{programs}/say", "/dev/null", "/dev/null")
+    serve_with(machine, trial, SAYS)
+    record, _ = serve_with(machine, trial, programs)
     assert record.outcome == "requirement_missed"
     assert f"no program '{machine.spool}/programs/say'" in (record.error or "")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pagecage.agent import prepared_data
-from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial, write_custom_programs
 from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.errors import HostError
@@ -20,29 +19,22 @@ from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux import processes
 from pagecage.linux.child_processes import Interrupted, Interruption
 from pagecage.model.trial import CommandSpec, Trial, TrialData, Workload
-from pagecage.process import PIPE, Process, spawn
-from tests.builders.command_trials import MEMORY
-from tests.builders.trial_runs import carry_out, last_record, package
+from tests.builders.command_trials import bare_trial
+from tests.builders.known import known
+from tests.builders.trial_runs import carry_out, last_record
 from tests.builders.waiting import wait_until
-from tests.fake_host.hosts import on_fakes
+from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import Machine, frames_of, make_request, make_session, make_trial
 
-__all__ = ["package"]
 PREPARE = ("sh", "-c", 'echo "$1 $2" >"$0/file"; mkdir "$0/sub"', "{data}", "seed", "{seed}")
 WORK = 'test "$(cat "$0/file")" = "seed 1" && echo more >>"$0/file" && rmdir "$0/sub"'
 
 
-def trial_of(data: TrialData, work: str = WORK, **changes: object) -> Trial:
+def trial_of(data: TrialData, work: str = WORK, **changes: Any) -> Trial:
     """Return a trial that reads its data and writes to them."""
     command = CommandSpec(data_paths=("{data}",))
-    trial = make_trial(
-        workload=Workload("sh", ("-c", work, "{data}"), "command", command=command),
-        cage=MEMORY,
-        collectors=(),
-        dataset=None,
-        cache="cold",
-    )
-    return replace(trial, data=data, **changes)  # type: ignore[arg-type] - fields of a trial
+    workload = Workload("sh", ("-c", work, "{data}"), "command", command=command)
+    return bare_trial(workload, cache="cold", data=data, **changes)
 
 
 WRITTEN = trial_of(TrialData(PREPARE, writes=True))
@@ -63,11 +55,9 @@ def test_data_are_made_once_and_restored_before_each_trial(machine: Machine) -> 
     assert [(one.data.restored or {})["changed_files"] for one in records] == [1, 1, 1]
     assert all(record.cache.resident_bytes_before == 0 for record in records)
     assert prepared(machine) == [records[0].data.key]
-    notices = [
-        frame["text"] for frame in frames_of(out.getvalue()) if frame.get("event") == "notice"
-    ]
-    assert len(notices) == 1
-    assert notices[0].startswith("7 B of data are restored before each trial, by copy; the first")
+    frames = frames_of(out.getvalue())
+    [notice] = [frame["text"] for frame in frames if frame.get("event") == "notice"]
+    assert notice.startswith("7 B of data are restored before each trial, by copy; the first")
     assert machine.left() == []
 
 
@@ -86,9 +76,8 @@ def test_another_seed_or_program_makes_other_data(machine: Machine) -> None:
             session = make_session(machine, io.BytesIO(), trial)
             request = replace(session.request, own_programs={"make": text, "unused": text})
             write_custom_programs(request)
-            record = carry_out(
-                machine, replace(trial, data=data), replace(session, request=request)
-            )
+            session = replace(session, request=request)
+            record = carry_out(machine, replace(trial, data=data), session)
             assert (record.outcome, record.error) == ("ok", None)
             keys.append(record.data.key)
     assert len(set(keys)) == 4
@@ -211,22 +200,6 @@ def test_a_signal_ends_the_program_that_makes_data(
     assert machine.left() == []
 
 
-def start_agent(package: AgentPackage, machine: Machine, trial: Trial) -> Process[bytes]:
-    argv = on_fakes(package.agent, machine).agent_command()
-    agent = spawn(argv, stdin=PIPE, stdout=PIPE, new_session=True)
-    assert agent.stdin is not None
-    agent.stdin.write(json.dumps(request_to_json(make_request(machine, trial))).encode() + b"\n")
-    return agent
-
-
-def end_agent(agent: Process[bytes]) -> int:
-    status = agent.wait(60)
-    for stream in (agent.stdin, agent.stdout):
-        assert stream is not None
-        stream.close()
-    return status
-
-
 def test_half_made_data_of_a_killed_agent_are_made_again(
     machine: Machine, package: AgentPackage
 ) -> None:
@@ -239,17 +212,17 @@ def test_half_made_data_of_a_killed_agent_are_made_again(
     )
     data = TrialData(("sh", "-c", script, "{data}", str(wait)), writes=True)
     trial = trial_of(data, f'test ! -e "$0/half" && {WORK}')
-    agent = start_agent(package, machine, trial)
+    line = request_line(make_request(machine, trial))
+    agent = StartedAgent(package, machine, line)
     wait_until((machine.root / "wait.begun").exists, 30)
     os.kill(int(machine.agent_pid.read_text()), 9)
-    assert end_agent(agent) == -9
+    assert agent.end() == -9
     mark = f"{machine.spool}:prepare"
     assert list(processes._marked(mark, Path("/proc"))), "its program lives on"
     [key] = prepared(machine)
     assert not (machine.data / "prepared" / key / "manifest.json").exists()
     wait.unlink()
-    again = start_agent(package, machine, trial)
-    assert end_agent(again) == 0
+    assert StartedAgent(package, machine, line).end() == 0
     record = last_record(machine)
     assert (record.outcome, record.error) == ("ok", None)
     assert record.data.made_by
@@ -291,17 +264,10 @@ def make_storage(machine: Machine, kind: str = "data") -> Storage:
 
 def test_a_workload_with_the_handshake_reads_prepared_data(machine: Machine) -> None:
     """Its files are those of the data, so their cache state is set and measured."""
-    trial = make_trial(
-        workload=Workload("good.py", ("--file", "{data}/file")),
-        cage=MEMORY,
-        collectors=(),
-        dataset=None,
-        cache="cold",
-    )
-    record = carry_out(machine, replace(trial, data=TrialData(PREPARE)))
+    workload = Workload("good.py", ("--file", "{data}/file"))
+    record = carry_out(machine, bare_trial(workload, cache="cold", data=TrialData(PREPARE)))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload.argv
-    assert record.workload.argv[-1] == f"{record.data.directory}/file"
+    assert known(record.workload.argv)[-1] == f"{record.data.directory}/file"
     assert record.cache.file_bytes == len("seed 1\n")
     assert record.cache.resident_bytes_before == 0
 

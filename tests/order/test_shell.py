@@ -9,9 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from pagecage.agent.protocol import ShellRequest
 from pagecage.hosts.agent_package import agent_bytes
@@ -19,9 +16,8 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.json_codec import to_json
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.process import Process, spawn
-from tests.fake_host.machine import CAGE, Machine
-
-ON_FAKES = Path(__file__).resolve().parents[1] / "fake_host/agent_on_fakes.py"
+from tests.builders.waiting import wait_until
+from tests.fake_host.machine import CAGE, HERE, Machine
 
 
 class Terminal:
@@ -34,17 +30,8 @@ class Terminal:
         order = json.dumps(to_json(request))
         self._master, slave = pty.openpty()
         # setsid -c makes the pty the controlling terminal.
-        argv = [
-            "setsid",
-            "-cw",
-            sys.executable,
-            "-S",
-            str(ON_FAKES),
-            str(agent),
-            str(machine.root),
-            "shell",
-            order,
-        ]
+        words = (HERE / "agent_on_fakes.py", agent, machine.root, "shell", order)
+        argv = ["setsid", "-cw", sys.executable, "-S", *map(str, words)]
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
         os.close(slave)
@@ -88,24 +75,18 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
 
 def test_credits_are_enforced_while_the_shell_is_open(machine: Machine) -> None:
     base = {**CAGE.properties, "IOReadIOPSMax": 500}
-    burst = replace(
-        CAGE, properties=base, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000))
-    )
-    terminal = Terminal(machine, burst)
+    burst = BurstCredits("full", iops=CreditBucket(2000, 100_000))
+    terminal = Terminal(machine, replace(CAGE, properties=base, burst=burst))
     terminal.wait_for("removed when you leave")
-    terminal.type(
-        f"cat {machine.cgroups}/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 +"
-        " 2))\n"
-    )
+    limits = machine.cgroups / "pagecage.slice/pagecage-shell.1.slice/io.max"
+    terminal.type(f"cat {limits}; echo seen-$((40 + 2))\n")
     terminal.wait_for("seen-42")
     terminal.type("exit\n")
     assert terminal.end() == 0
     output = terminal.output.decode()
     if may_rewrite_io_max({"kernel": os.uname().release}):
-        assert (
-            "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500"
-            in output
-        )
+        told = "2000 while credits last (100000 of 100000 credits), then the base of 500"
+        assert f"io.max.riops {told}" in output
         assert "riops=2000" in output
     else:
         assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in output
@@ -132,16 +113,11 @@ def test_a_terminal_that_is_closed_leaves_nothing(machine: Machine) -> None:
     terminal.wait_for("removed when you leave")
     terminal.process.send_signal(signal.SIGHUP)
     assert terminal.end() != 0
-    deadline = time.monotonic() + 10
-    while machine.left() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert machine.left() == []
+    wait_until(lambda: machine.left() == [])
 
 
-def test_a_limit_that_is_not_in_force_gives_no_shell(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FORGETS", "memory.max")
+def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine) -> None:
+    machine.misbehave(FORGETS="memory.max")
     terminal = Terminal(machine)
     assert terminal.end() == 3
     assert "the limits are not in force" in terminal.output.decode()

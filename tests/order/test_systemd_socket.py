@@ -10,6 +10,7 @@ import pytest
 from pagecage.linux.systemd import unit_name
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Trial, Workload
+from tests.builders.known import known
 from tests.builders.service_manager import Answer, FakeUnits, serve_machine
 from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import CAGE, Machine, make_trial
@@ -33,7 +34,7 @@ def served(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUn
 def test_it_is_the_same_trial(machine: Machine, served: FakeUnits, trial: Trial) -> None:
     record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage.read_back["memory.max"] == str(CAGE.properties["MemoryMax"])
+    assert known(record.cage.read_back)["memory.max"] == str(CAGE.properties["MemoryMax"])
     members = [member for member, arguments in served.calls if SLICE in str(arguments)]
     assert members == ["SetUnitProperties", "StartUnit", "StartTransientUnit", "StopUnit"]
     assert machine.left() == []
@@ -47,10 +48,8 @@ def test_no_client_of_systemd_is_started(machine: Machine, served: FakeUnits) ->
     assert served.calls
 
 
-def test_limits_are_read_back_all_the_same(
-    machine: Machine, served: FakeUnits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FORGETS", "memory.max")
+def test_limits_are_read_back_all_the_same(machine: Machine, served: FakeUnits) -> None:
+    machine.misbehave(FORGETS="memory.max")
     record = carry_out(machine, COMMAND)
     assert (record.outcome, record.phase) == ("requirement_missed", "slice")
     assert "memory.max is max" in (record.error or "")

@@ -7,7 +7,6 @@ import json
 import mmap
 import os
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 
 from pagecage.agent import session as agent_session
 from pagecage.agent.limits.calibration import Calibrator
-from pagecage.agent.protocol import request_to_json
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux.cgroup import own_cgroup
@@ -25,13 +23,15 @@ from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import to_json
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
-from pagecage.process import PIPE, identify, spawn
+from pagecage.process import identify
 from pagecage.units import MIB
-from tests.builders.command_trials import MEMORY
+from tests.builders.command_trials import bare_trial
+from tests.builders.known import known
 from tests.builders.service_trials import SERVES
 from tests.builders.service_trials import carry_out as serve_load
-from tests.builders.trial_runs import carry_out, package
-from tests.fake_host.hosts import on_fakes
+from tests.builders.trial_runs import carry_out, collector_states
+from tests.builders.waiting import wait_until
+from tests.fake_host.hosts import StartedAgent, request_line
 from tests.fake_host.machine import (
     CAGE,
     DATASET,
@@ -86,24 +86,9 @@ def test_the_whole_order(machine: Machine) -> None:
 
 def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    names = [phase.name for phase in record.phases]
-    assert names == [
-        "requirements",
-        "driver",
-        "storage",
-        "data",
-        "dataset",
-        "queue_settings",
-        "calibrate",
-        "memory",
-        "dirty",
-        "cache",
-        "slice",
-        "before",
-        "collectors",
-        "run",
-        "stop",
-        "totals",
+    assert [phase.name for phase in record.phases] == [
+        *("requirements", "driver", "storage", "data", "dataset", "queue_settings", "calibrate"),
+        *("memory", "dirty", "cache", "slice", "before", "collectors", "run", "stop", "totals"),
         "cleanup",
     ]
     starts = [phase.start_monotonic_seconds for phase in record.phases]
@@ -114,7 +99,7 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
 def test_the_record_holds_what_happened(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     assert record.cage.read_back == {
-        **record.cage.expected,
+        **known(record.cage.expected),
         "cpu.max": "max 100000",
         "io.max.wbps": "max",
         "io.max.wiops": "max",
@@ -122,22 +107,18 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert record.cage.requested == dict(CAGE.properties)
     assert record.cache.requested == "cold"
     assert record.cache.resident_bytes_before == 0
-    assert record.device.queue_settings["read_ahead_kb"] == "128"
+    assert known(record.device.queue_settings)["read_ahead_kb"] == "128"
     assert record.device.maj_min == MAJ_MIN
     assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
-    assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok",
-        "iostat": "ok",
-        "sar": "ok",
-        "vmtouch": "ok",
-    }
+    names = ("sampler", "iostat", "sar", "vmtouch")
+    assert collector_states(record) == dict.fromkeys(names, "ok")
     assert record.workload.checksum_ok is True
-    assert len(record.workload.sha256) == 64
+    assert len(known(record.workload.sha256)) == 64
 
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
-    response = carry_out(machine, make_trial()).response
+    response = dict(carry_out(machine, make_trial()).response)
     rates = {
         name
         for name in response
@@ -195,12 +176,8 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
 def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
     carry_out(machine, trial, make_session(machine, out, trial))
-    events = [
-        f["event"]
-        for f in frames_of(out.getvalue())
-        if f["frame"] == "event" and f["event"] != "phase"
-    ]
-    assert events == ["trial", "go", "end"]
+    events = [one["event"] for one in frames_of(out.getvalue()) if one["frame"] == "event"]
+    assert [event for event in events if event != "phase"] == ["trial", "go", "end"]
 
 
 @pytest.mark.parametrize(
@@ -212,18 +189,16 @@ def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> N
     ],
 )
 def test_a_limit_that_is_not_applied_starts_no_workload(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
+    machine: Machine, file: str, shown: str
 ) -> None:
     """A manager without a controller drops limits silently, as `--user` does without `io`."""
-    monkeypatch.setenv("FAKE_FORGETS", file)
+    machine.misbehave(FORGETS=file)
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
     assert shown in record.missed_requirements[0].reason
-    scopes = [
-        line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line
-    ]
-    assert scopes == []
+    scopes = [line for line in machine.log_lines() if line.startswith("scope")]
+    assert [line for line in scopes if "calibrate" not in line] == []
     assert record.measured is None
     assert machine.left() == []
 
@@ -278,10 +253,9 @@ def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None
 def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine) -> None:
     record = carry_out(machine, make_trial("verifies.py"))
     assert record.outcome == "ok"
-    assert record.measured is not None
-    assert record.measured.seconds < VERIFYING_SECONDS
+    assert known(record.measured).seconds < VERIFYING_SECONDS
     assert record.response["device_read_bytes"] == 4096
-    assert record.workload.end["seconds"] == 0.01, "the end that comes later is heard"
+    assert known(record.workload.end)["seconds"] == 0.01, "the end that comes later is heard"
 
 
 def test_a_workload_that_dies_before_ready_has_only_totals(machine: Machine) -> None:
@@ -309,9 +283,8 @@ def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> N
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
     assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
-    assert (
-        0 < record.cache.resident_bytes_after <= DATASET.size_bytes
-    )  # a busy machine may have reclaimed some
+    # a busy machine may have reclaimed some
+    assert 0 < known(record.cache.resident_bytes_after) <= DATASET.size_bytes
     assert record.cache.charged_to == str(own_cgroup())
 
 
@@ -333,16 +306,12 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
 
 
 def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
-    record = carry_out(
-        machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
-    )
+    trial = make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
+    record = carry_out(machine, trial)
     assert record.outcome == "ok"
     assert to_json(record.cache) == {"requested": "cold", "charged_to": None, "metadata": "unknown"}
-    assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok",
-        "vmtouch": "missing",
-        "bpftrace": "missing",
-    }
+    missing = dict.fromkeys(("vmtouch", "bpftrace"), "missing")
+    assert collector_states(record) == {"sampler": "ok", **missing}
 
 
 def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
@@ -354,25 +323,18 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     assert machine.log_lines() == []
 
 
-def test_a_user_is_measured_under_their_own_manager(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_is_measured_under_their_own_manager(machine: Machine) -> None:
     """The order is the same; each command has --user, and the slice is below user@UID.service."""
     parent = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
-    monkeypatch.setenv("FAKE_PARENT", str(parent / "pagecage.slice"))
+    machine.misbehave(PARENT=str(parent / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
     session = make_session(machine, io.BytesIO(), trial)
     manager = Systemd(True, 257)
-    own = replace(
-        session,
-        systemd=manager,
-        calibrators={
-            "systemd": Calibrator(manager, session.disk, machine.data, session.interruption)
-        },
-    )
+    calibrator = Calibrator(manager, session.disk, machine.data, session.interruption)
+    own = replace(session, systemd=manager, calibrators={"systemd": calibrator})
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
-    assert record.cage.slice.startswith(str(parent))
+    assert known(record.cage.slice).startswith(str(parent))
     assert machine.left() == []
 
 
@@ -400,7 +362,6 @@ def test_a_trace_that_the_controller_would_not_take_is_left_out(
     assert not [one for one in frames_of(out.getvalue()) if one["frame"] == "trace"]
 
 
-__all__ = ["package"]
 DATA = Dataset(8 * MIB)
 READS = 'cat "$FAKE_FILE" >/dev/null; printf "anon 0\\nfile {0}\\n" >"$FAKE_SLICE/memory.stat"; '
 READS += 'echo "$FAKE_MAJ_MIN rbytes={0} rios=9" >"$FAKE_SLICE/io.stat"; '
@@ -420,9 +381,8 @@ def command(data: Path) -> CommandSpec:
 def test_its_files_are_cold_before_the_server_is_let_go(machine: Machine, data: Path) -> None:
     """The bytes that it reads until it serves are its own, and are not in the window."""
     server = READS.format(DATA.size_bytes) + SERVES
-    record = serve_load(
-        machine, "sleep 0.3; echo tps = 1", server, command(data), trial={"cache": "cold"}
-    )
+    load = "sleep 0.3; echo tps = 1"
+    record = serve_load(machine, load, server, command(data), trial={"cache": "cold"})
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cache.go
     assert record.cache.go.resident_bytes == 0
@@ -443,16 +403,9 @@ def test_a_load_that_reads_the_servers_files_itself_is_no_answer(
 
 def serve(package: AgentPackage, machine: Machine, trial: Trial) -> int:
     """Run one agent with this trial; return its exit status."""
-    argv = on_fakes(package.agent, machine).agent_command()
-    agent = spawn(argv, stdin=PIPE, stdout=PIPE, new_session=True)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    request = json.dumps(request_to_json(make_request(machine, trial)))
-    agent.stdin.write(request.encode() + b"\n")
+    agent = StartedAgent(package, machine, request_line(make_request(machine, trial)))
     agent.stdout.read()
-    agent.stdin.close()
-    agent.stdout.close()
-    return agent.wait(60)
+    return agent.end()
 
 
 @pytest.mark.parametrize("warm_up_seconds", [0.0, 30.0])
@@ -465,12 +418,9 @@ def test_a_killed_agent_leaves_no_load(
     metrics = {"tps": MetricPattern("(.)")}
     service = ServiceSpec(("sh", "-c", load), metrics, warm_up_seconds)
     workload = Workload("sh", ("-c", SERVES), "service", command=spec, service=service)
-    own = {"cage": MEMORY, "dataset": None, "collectors": (), "cache": "any"}
-    assert serve(package, machine, make_trial(workload=workload, **own)) == -9
-    left, until = int((tmp_path / "pid").read_text()), time.monotonic() + 20
-    while identify(left) is not None and time.monotonic() < until:
-        time.sleep(0.02)
-    assert identify(left) is None
+    assert serve(package, machine, bare_trial(workload)) == -9
+    left = int((tmp_path / "pid").read_text())
+    wait_until(lambda: identify(left) is None, 20)
     assert machine.left() != []
     assert serve(package, machine, make_trial(cage=LIGHT)) == 0
     assert machine.left() == []

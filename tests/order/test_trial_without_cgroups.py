@@ -16,6 +16,7 @@ from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, SetupStep, Trial, Workload
 from pagecage.verdicts.evaluate import evaluate
+from tests.builders.known import known
 from tests.fake_host.machine import CAGE, Machine, make_session, make_trial
 from tests.record_schema import breaches
 
@@ -47,9 +48,10 @@ def test_a_workload_is_measured_without_a_slice(machine: Machine) -> None:
     record = run_here(machine, free())
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cage.slice is None
-    assert record.cage.driver["name"] == "process"
+    assert known(record.cage.driver)["name"] == "process"
     assert not [line for line in machine.log_lines() if "slice" in line], "systemd was asked"
-    for moment in (record.counters.before, record.counters.after, record.counters.totals):
+    counters = record.counters
+    for moment in map(known, (counters.before, counters.after, counters.totals)):
         assert moment["cgroup"] is None
         assert moment["processes"]["io"]["rbytes"] >= 0
     assert record.response["memory_peak_bytes"] is None
@@ -61,8 +63,9 @@ def test_its_cache_state_is_proven(machine: Machine) -> None:
     record = run_here(machine, free(cache="cold"))
     assert record.outcome == "ok"
     assert evaluate(record).cache_state_reached.verdict == "reached"
-    assert record.cache.go.read_bytes is not None
-    assert record.cache.go.charged_bytes is None
+    go = known(record.cache.go)
+    assert go.read_bytes is not None
+    assert go.charged_bytes is None
 
 
 def test_limits_are_refused(machine: Machine) -> None:
@@ -75,7 +78,7 @@ def test_limits_are_refused(machine: Machine) -> None:
 def test_a_setup_step_runs_without_a_slice_of_its_own(machine: Machine) -> None:
     record = run_here(machine, free(cache="any", before=SetupStep("loads.py", ("{file}",))))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cache.step["slice"] is None
+    assert known(record.cache.step)["slice"] is None
     refused = run_here(machine, free(before=SetupStep("good.py", (), "other")))
     assert refused.outcome == "requirement_missed"
 
@@ -85,7 +88,7 @@ def test_a_command_has_its_own_bytes_and_exit_status(machine: Machine, tmp_path:
     record = run_here(machine, command("sh", "-c", write))
     assert record.outcome == "ok"
     before, after = (
-        moment["processes"]["io"]["wbytes"]
+        known(moment)["processes"]["io"]["wbytes"]
         for moment in (record.counters.before, record.counters.after)
     )
     assert 32 * 65536 <= after - before < 2 * 32 * 65536
@@ -98,7 +101,7 @@ def test_a_daemon_is_found_and_ended(machine: Machine, tmp_path: Path) -> None:
     script = f"(setsid sh -c 'echo $$ >{pid}; exec sleep 600' &); until [ -s {pid} ]; do :; done"
     record = run_here(machine, command("sh", "-c", script))
     assert record.outcome == "failed"
-    assert record.exit.left_behind[0]["name"] == "sleep"
+    assert known(record.exit.left_behind)[0]["name"] == "sleep"
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 

@@ -27,8 +27,7 @@ from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.agent_package import AgentPackage, agent_bytes
-from pagecage.importers.result import ImportResult
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.linux.block_device import Disk
 from pagecage.linux.processes import SupervisedProcesses
 from pagecage.linux.systemd import Systemd
@@ -49,18 +48,20 @@ from pagecage.process import run, spawn
 from pagecage.runner.campaign import Campaign
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.volume_account import volume_account
+from tests.builders.command_trials import bare_trial
 from tests.builders.guest_runs import stored_plan
 from tests.builders.imports import read
+from tests.builders.known import known
 from tests.builders.strategies import simulations
 from tests.builders.trial_runs import carry_out
 from tests.builders.volumes import KINDS, PLUGIN_FILE, any_profile, request_at, served, size_at
+from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import (
     LIGHT,
     MAJ_MIN,
     OTHER_MAJ_MIN,
     OTHER_NODE,
-    WORKLOADS,
     Machine,
     make_trial,
 )
@@ -99,30 +100,24 @@ def test_the_volume_has_the_limits_and_the_slice_has_not(guest: Machine) -> None
     record = carry_out(guest, TRIAL)
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cage.enforced_by == "volume"
-    external = record.cage.external or {}
+    external = known(record.cage.external)
     assert external["by"] == "volume"
     assert external["model"] == volume_model(CAGE, TRIAL.repeat)
     assert external["read_back"] == {
         name: value for name, value in CAGE.properties.items() if name.startswith("IO")
     }
-    read_back = record.cage.read_back or {}
+    read_back = known(record.cage.read_back)
     assert {read_back[key] for key in read_back if key.startswith("io.max")} == {"max"}
-    assert {one["aspect"]: one["state"] for one in record.cage.fidelity or ()} == {
-        "io_size": "exact",
-        "merged": "exact",
-        "combined": "exact",
-        "latency": "exact",
-    }
+    states = {one["aspect"]: one["state"] for one in record.cage.fidelity or ()}
+    assert states == dict.fromkeys(("io_size", "merged", "combined", "latency"), "exact")
     assert record.device.storage == "volume"
     assert not breaches(to_json(record)), "docs/schema/record.schema.json"
 
 
 def test_the_account_is_that_of_the_measured_part(guest: Machine) -> None:
     record = carry_out(guest, TRIAL)
-    account = volume_account(record)
-    assert account is not None
-    assert record.measured is not None
-    assert account.seconds == pytest.approx(record.measured.seconds, abs=0.5)
+    seconds = known(record.measured).seconds
+    assert known(volume_account(record)).seconds == pytest.approx(seconds, abs=0.5)
 
 
 def test_no_limit_stays_behind(guest: Machine, server: VolumeServer) -> None:
@@ -186,8 +181,7 @@ def test_a_volume_is_no_disk_in_memory(machine: Machine) -> None:
 def test_a_server_without_its_file_says_so() -> None:
     with served() as running:
         folder = running.data_socket.parent
-        missing = Path(folder, "missing.raw")
-        other = folder / "other"
+        missing, other = folder / "missing.raw", folder / "other"
         other.mkdir()
         with pytest.raises(HostError, match=r"nbdkit did not start: .*missing\.raw"):
             VolumeServer.start(PLUGIN_FILE, missing, other, other / "log")
@@ -208,7 +202,7 @@ def test_a_cage_without_limits_is_an_open_volume(guest: Machine) -> None:
     cage = Cage("open", {}, latency=LatencyFloor(300, None), enforced_by="volume")
     record = carry_out(guest, make_trial(cage=cage, collectors=()))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage.external["model"]["limits"] == []
+    assert known(record.cage.external)["model"]["limits"] == []
 
 
 PARENT = """
@@ -228,16 +222,12 @@ def kill_at_random(folder: Path, count: int) -> None:
     """Kill the process that started a server, at random moments; the next start must succeed."""
     moments = random.Random(20261122)
     for _ in range(count):
-        parent = spawn(
-            [sys.executable, "-c", PARENT, PLUGIN_FILE, folder], env={"PYTHONPATH": str(ROOT)}
-        )
+        argv = [sys.executable, "-c", PARENT, str(PLUGIN_FILE), str(folder)]
+        parent = spawn(argv, env={"PYTHONPATH": str(ROOT)})
         time.sleep(moments.uniform(0.0, 0.4))
         parent.kill()
         parent.wait()
-    until = time.monotonic() + 10
-    while (left := servers_of(folder)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left, f"left behind: {left}"
+    wait_until(lambda: not servers_of(folder))
     server = VolumeServer.start(PLUGIN_FILE, folder / "volume.raw", folder, folder / "log")
     assert server.command({"in_force": True})["in_force"]["limits"] == []
     server.end()
@@ -314,22 +304,16 @@ def test_an_imported_account_has_the_latencies_that_were_set() -> None:
         reads = [word for n in range(300) for word in ("-c", f"read -q {4096 * n} 4096")]
         run(["qemu-io", "-f", "raw", *reads, f"nbd+unix:///?socket={server.data_socket}"])
         found = read(json.dumps(volume.account()))
-    simulation = cage_of_tables("x", found.cage()).simulation
-    assert simulation is not None
-    [imported] = simulation.read_latency
+    [imported] = known(cage_of_tables("x", found.cage()).simulation).read_latency
     assert imported.size_bytes == 4096
     for probability in (0.25, 0.5, 0.75, 0.95):
         set_us = latency_at(given.quantiles, probability)
         assert latency_at(imported.quantiles, probability) == pytest.approx(set_us, rel=0.2)
-    assert observed_texts(found) == [
+    assert [one.text for one in found.observed if "exceeded" in one.text] == [
         f"the demand never exceeded the {layer}'s {quantity}"
         for layer in ("volume", "instance")
         for quantity in ("IOPS", "throughput")
     ]
-
-
-def observed_texts(found: ImportResult) -> list[str]:
-    return [one.text for one in found.observed if "exceeded" in one.text]
 
 
 APART = Cage("apart", {"IOReadIOPSMax": 500}, disks={"wal": DiskLimits({"IOWriteIOPSMax": 50})})
@@ -338,7 +322,7 @@ LIST = Workload("ls", ("-a", "{disk.wal}"), "command", command=CommandSpec())
 
 
 def listing(cage: Cage) -> Trial:
-    return make_trial(cage=cage, workload=LIST, cache="any", dataset=None, collectors=())
+    return bare_trial(LIST, cage=cage)
 
 
 def test_the_slice_has_limits_on_both_disks(machine: Machine) -> None:
@@ -361,11 +345,9 @@ def test_each_limit_is_driven_and_judged(machine: Machine) -> None:
     assert found == {(None, "IOReadIOPSMax"): "enforced", ("wal", "IOWriteIOPSMax"): "enforced"}
 
 
-def test_a_limit_that_the_manager_forgets(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_that_the_manager_forgets(machine: Machine) -> None:
     """systemd starts the slice all the same; only reading back finds out."""
-    monkeypatch.setenv("FAKE_FORGETS", "io.max")
+    machine.misbehave(FORGETS="io.max")
     record = carry_out(machine, make_trial(cage=WAL_ALONE, collectors=()))
     assert record.outcome == "requirement_missed"
     assert record.missed_requirements[0].requirement == "limits"
@@ -429,9 +411,8 @@ def test_without_such_a_disk_the_folder_is_beside_the_data(machine: Machine) -> 
 
 
 def test_a_literal_command_names_its_disks_too(machine: Machine) -> None:
-    literal = replace(
-        LIST, arguments=("{disk.wal}", "{file}"), command=CommandSpec(is_literal=True)
-    )
+    spec = CommandSpec(is_literal=True)
+    literal = replace(LIST, arguments=("{disk.wal}", "{file}"), command=spec)
     record = carry_out(machine, replace(listing(WAL_ALONE), workload=literal))
     assert record.workload.argv == ("ls", str(machine.other / "pagecage-wal"), "{file}")
 
@@ -454,10 +435,10 @@ def test_each_disk_is_a_volume_with_an_account_of_its_own(
     own, others = record.cage, record.disks["wal"].cage
     assert (others.read_back or {})["io.max.wiops"] == "max", "the slice has no limit"
     for cage_of_disk, limit in ((own, 500), (others, 50)):
-        assert cage_of_disk.external is not None
-        assert [one["per_second"] for one in cage_of_disk.external["model"]["limits"]] == [limit]
-        assert len(cage_of_disk.external["account"]["pcvolume"]["limits"]) == 1
-    seeds = {one.external["model"]["seed"] for one in (own, others) if one.external}
+        external = known(cage_of_disk.external)
+        assert [one["per_second"] for one in external["model"]["limits"]] == [limit]
+        assert len(external["account"]["pcvolume"]["limits"]) == 1
+    seeds = {known(one.external)["model"]["seed"] for one in (own, others)}
     assert len(seeds) == 2, "equal latencies at the same time would be no chance"
     assert left == [[], []]
 
@@ -481,31 +462,29 @@ def test_a_container_can_write_to_the_folder() -> None:
 HELD = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 
 
-def run_throttled(machine: Machine, host: str) -> tuple[Record, list[str]]:
-    agent = machine.root / "agent.pyz"
-    agent.write_bytes(agent_bytes())
-    package = AgentPackage(
-        agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64
-    )
+def run_throttled(machine: Machine, package: AgentPackage, host: str) -> tuple[Record, list[str]]:
     trial = make_trial(driver="qemu-throttle", collectors=())
     plan, folder = stored_plan(machine.root / "runs", "20261121T100000Z-throttle-vm", trial)
-    around = on_fakes(agent, machine, name=host)
+    around = on_fakes(package.agent, machine, name=host)
     Campaign(around, plan, folder, package, lambda _: None).run()
-    return list(read_records(folder.records_path))[-1], [
-        call for call in around.calls if call.startswith("throttle")
-    ]
+    asked = [call for call in around.calls if call.startswith("throttle")]
+    return list(read_records(folder.records_path))[-1], asked
 
 
-def test_the_outer_machine_limits_the_disk_for_the_trial(machine: Machine) -> None:
-    record, asked = run_throttled(machine, "vm")
+def test_the_outer_machine_limits_the_disk_for_the_trial(
+    machine: Machine, package: AgentPackage
+) -> None:
+    record, asked = run_throttled(machine, package, "vm")
     assert (record.outcome, record.error) == ("ok", None)
     assert asked == [f"throttle {HELD}", "throttle {}"]
     assert record.cage.external == {"by": "qemu", "read_back": HELD}
 
 
 @pytest.mark.parametrize("host", ["local"])
-def test_a_host_without_an_outer_machine_is_refused(machine: Machine, host: str) -> None:
-    record, _ = run_throttled(machine, host)
+def test_a_host_without_an_outer_machine_is_refused(
+    machine: Machine, package: AgentPackage, host: str
+) -> None:
+    record, _ = run_throttled(machine, package, host)
     assert record.outcome == "requirement_missed"
     assert record.error == "nothing is around it"
     assert record.missed_requirements[0].hint == "use HOST=vm"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -15,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.protocol import request_to_json
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.agent_package import AgentPackage, agent_bytes
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.plan import Plan
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
@@ -31,7 +31,8 @@ from pagecage.verdicts.repeats import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.builders.campaigns import THREE, Run
 from tests.builders.plans import BASE, CHOICES, HARNESS, plan_of
-from tests.fake_host.hosts import TestHost, on_fakes
+from tests.builders.waiting import wait_until
+from tests.fake_host.hosts import StartedAgent, TestHost, on_fakes, request_line
 from tests.fake_host.machine import (
     CAGE,
     DATASET,
@@ -48,9 +49,8 @@ ONCE = replace(CHOICES, repeats=1)
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
     """Return one trial per program, in this order, in the tight cage."""
-    plan = make_plan(
-        "20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS
-    )
+    run_id, command = "20261121T100000Z-test-vm", "pagecage run test"
+    plan = make_plan(run_id, BASE, {"uncaged": CAGE}, ONCE, command, HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
         replace(
@@ -116,9 +116,8 @@ def test_a_killed_agent_leaves_nothing_after_the_next_start(
     results = [(record.attempt, record.outcome) for record in whole.records()]
     assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.log_lines().count("iostat begins") == 3
-    assert (
-        machine.log_lines().count("iostat ends") == 2
-    )  # the cleanup killed the first, whose agent was gone
+    # the cleanup killed the first, whose agent was gone
+    assert machine.log_lines().count("iostat ends") == 2
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(
@@ -169,21 +168,15 @@ def test_the_end_of_the_controller_is_noticed(
 
     The agent cleans up and saves its record.
     """
-    host = on_fakes(package.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
-    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    agent = StartedAgent(package, machine, request_line(request))
     output = b""
     while b'"event":"go"' not in output:
         output += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
     stderr = agent.stderr.read().decode()
-    agent.stderr.close()
-    assert agent.wait(30) != 0
+    assert agent.end(30) != 0
     assert "Traceback" not in stderr
     assert machine.left() == []
     [record] = read_records(machine.records)
@@ -194,39 +187,22 @@ def test_the_end_of_the_controller_is_noticed(
 def test_an_incomplete_request_starts_nothing(
     machine: Machine, package: AgentPackage, line: bytes
 ) -> None:
-    agent = spawn(
-        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(line)
+    agent = StartedAgent(package, machine, line)
     agent.stdin.close()
-    assert agent.wait(30) != 0
     assert agent.stdout.read() == b""
-    agent.stdout.close()
-    agent.stderr.close()
+    assert agent.end(30) != 0
     assert machine.log_lines() == []
 
 
 def test_an_agent_that_cannot_work_reports_the_reason(
     machine: Machine, package: AgentPackage
 ) -> None:
-    host = on_fakes(package.agent, machine)
-    request = replace(
-        make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool")
-    )
-    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    assert agent.stderr is not None
-    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    request = make_request(machine, make_trial())
+    request = replace(request, spool_dir=str(machine.root / "log/spool"))
+    agent = StartedAgent(package, machine, request_line(request))
     frames = frames_of(agent.stdout.read())
     stderr = agent.stderr.read().decode()
-    agent.stdin.close()
-    assert agent.wait(30) not in (0, None)
-    agent.stdout.close()
-    agent.stderr.close()
+    assert agent.end(30) != 0
     assert "Traceback" not in stderr
     assert frames[-1]["event"] == "error"
 
@@ -235,11 +211,8 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: Age
     """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
-    whole = Whole(
-        machine,
-        package,
-        replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))),
-    )
+    trials = (huge, replace(plan.trials[1], trial_id="r1_second"))
+    whole = Whole(machine, package, replace(plan, trials=trials))
     assert whole.go() == RunSummary(1, 1)
     outcomes = {record.trial_id: record for record in whole.records()}
     assert outcomes[huge.trial_id].outcome == "not_prepared"
@@ -254,14 +227,9 @@ def test_the_spool_keeps_nothing_of_a_run_that_is_over(
     machine: Machine, package: AgentPackage
 ) -> None:
     Whole(machine, package, a_plan("good.py")).go()
-    kept = {path.name for path in machine.spool.iterdir()} - {
-        "bin",
-        "agent.pyz",
-        "lock",
-        "children",
-        "trials",
-    }
-    assert kept == {"20261121T100000Z-test-vm.jsonl"}
+    kept = {path.name for path in machine.spool.iterdir()}
+    usual = {"bin", "agent.pyz", "lock", "children", "trials"}
+    assert kept - usual == {"20261121T100000Z-test-vm.jsonl"}
     assert not list((machine.spool / "trials").iterdir())
 
 
@@ -276,20 +244,17 @@ def test_a_plan_may_name_a_missing_program(machine: Machine, package: AgentPacka
 
 
 @pytest.fixture
-def agent(machine: Machine) -> Path:
-    path = machine.root / "agent.pyz"
-    path.write_bytes(agent_bytes())
-    return path
+def agent(package: AgentPackage) -> Path:
+    return package.agent
 
 
 def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes], Path]:
     """Start the agent; return it and the file of its frames."""
     request, stream = machine.root / "request.json", machine.root / "stream"
-    request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
-    words = [agent, machine.root, "serve", request, stream]
-    return spawn(
-        [sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE, new_session=True
-    ), stream
+    request.write_bytes(request_line(make_request(machine, *trials)))
+    words = (HERE / "agent_on_fakes.py", agent, machine.root, "serve", request, stream)
+    argv = [sys.executable, "-S", *map(str, words)]
+    return spawn(argv, stderr=PIPE, new_session=True), stream
 
 
 def ended(process: Process[bytes]) -> int:
@@ -299,19 +264,14 @@ def ended(process: Process[bytes]) -> int:
 
 
 def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None:
-    process, stream = serve(
-        machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other")
-    )
+    other = make_trial("out_of_memory.py", trial_id="r1_other")
+    process, stream = serve(machine, agent, make_trial(), other)
     assert ended(process) == 0
     frames = frames_of(stream.read_bytes())
-    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == [
-        "ok",
-        "oom_killed",
-    ]
-    assert {f["name"] for f in frames if f["frame"] == "trace"} >= {
-        "sampler.jsonl",
-        "vmtouch.jsonl",
-    }
+    outcomes = [f["record"]["outcome"] for f in frames if f["frame"] == "record"]
+    assert outcomes == ["ok", "oom_killed"]
+    traces = {f["name"] for f in frames if f["frame"] == "trace"}
+    assert traces >= {"sampler.jsonl", "vmtouch.jsonl"}
     assert len(list(read_records(machine.records))) == 2
     assert machine.left() == []
 
@@ -319,25 +279,18 @@ def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None
 def test_the_file_grows_only_between_trials_and_a_signal_ends_it(
     machine: Machine, agent: Path
 ) -> None:
-    process, stream = serve(
-        machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other")
-    )
-    deadline = time.monotonic() + 60
-    while not any(
-        line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    other = make_trial("never_ends.py", trial_id="r1_other")
+    process, stream = serve(machine, agent, make_trial(), other)
+    scope = re.compile("^scope .*never_ends", re.MULTILINE)
+    wait_until(lambda: scope.search(machine.log.read_text()), 60)
     grown = [(f["frame"], f.get("event")) for f in frames_of(stream.read_bytes())]
     assert grown[-1] == ("event", "trial"), "the second trial's phases have to wait"
     os.kill(int(machine.agent_pid.read_text()), signal.SIGTERM)
     assert ended(process) == 130
     frames = frames_of(stream.read_bytes())
     records = [f["record"] for f in frames if f["frame"] == "record"]
-    assert [(r["outcome"], r["error"]) for r in records] == [
-        ("ok", None),
-        ("interrupted", "ended from outside"),
-    ]
+    results = [(record["outcome"], record["error"]) for record in records]
+    assert results == [("ok", None), ("interrupted", "ended from outside")]
     assert any(f.get("event") == "go" for f in frames)
     assert machine.left() == []
 
@@ -363,10 +316,9 @@ class Stopping(Run):
         self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
-        figures = {
-            t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])}
-            for t in self.plan.trials
-        }
+        trials = self.plan.trials
+        seconds = {t.trial_id: figure(t.block, t.treatment["level"]) for t in trials}
+        figures = {trial_id: {"read_seconds": one} for trial_id, one in seconds.items()}
         self.set_script({"figures": figures})
 
     def blocks(self) -> list[int]:
@@ -377,6 +329,10 @@ def steady(block: int, level: str) -> float:
     return 10 + 0.01 * block
 
 
+def spreading(block: int, level: str) -> float:
+    return 14.0 if (block, level) == (1, "b") else steady(block, level)
+
+
 def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
     assert run.go() == RunSummary(18, 0)
@@ -385,9 +341,7 @@ def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: P
 
 
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
-    run = Stopping(
-        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
-    )
+    run = Stopping(tmp_path, spreading)
     assert run.go() == RunSummary(27, 0)
     assert run.blocks() == list(range(1, 10))  # the interval of nine values omits the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
@@ -402,9 +356,7 @@ def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
-    run = Stopping(
-        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
-    )
+    run = Stopping(tmp_path, spreading)
     run.go()
     kept = run.records()
     for count in (0, 7, 18, 20, 26):
@@ -419,10 +371,8 @@ def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
 def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
     killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
-    figures = {
-        t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"
-    }
-    run.set_script({"figures": figures, **killed})
+    others = [trial.trial_id for trial in run.plan.trials if trial.trial_id not in killed]
+    run.set_script({"figures": {key: {"read_seconds": 10.0} for key in others}, **killed})
     assert run.go() == RunSummary(18, 0)
 
 

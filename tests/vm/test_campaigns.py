@@ -33,7 +33,7 @@ def test_each_lie_is_caught(found: Mapping[str, CaughtLie], name: str) -> None:
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_witnesses_agree(plan: str) -> None:
-    trials: list[dict[str, Any]] = []
+    trials: list[Mapping[str, Any]] = []
     measure_witnesses(plan_of(plan), trials.append)
     assert len(trials) == len(LOADS) * len(PLANS[plan]), [one["load"] for one in trials]
     assert unexplained(trials) == []

@@ -146,21 +146,15 @@ def test_pages_that_stay_are_told(
 
 
 def test_another_user_is_told_what_the_kernel_hides(host: VmHost, folder: str) -> None:
-    assert (
-        "belongs to another user and is read-only, so the kernel hides its pages"
-        in (made_cold(host, f"{folder}/plain", "bench")["error"])
-    )
+    error = made_cold(host, f"{folder}/plain", "bench")["error"]
+    assert "belongs to another user and is read-only, so the kernel hides its pages" in error
     shell(host, f"install -d -m 700 {folder}/closed")
-    assert (
-        "cannot be read: Permission denied"
-        in (made_cold(host, f"{folder}/closed", "bench")["error"])
-    )
+    error = made_cold(host, f"{folder}/closed", "bench")["error"]
+    assert "cannot be read: Permission denied" in error
     shell(host, f"install -o bench -m 600 {folder}/plain {folder}/own; sync {folder}/own")
     assert made_cold(host, f"{folder}/own", "bench")["pages_after"] == 0
 
 
 def test_tmpfs_is_refused(host: VmHost, folder: str) -> None:
-    assert (
-        "is on tmpfs, whose files are the page cache itself"
-        in (made_cold(host, "/opt/cold-test/../../run")["error"])
-    )
+    error = made_cold(host, "/opt/cold-test/../../run")["error"]
+    assert "is on tmpfs, whose files are the page cache itself" in error

@@ -4,7 +4,6 @@ lacks.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pagecage.planning.plan import selected
 from pagecage.process import run
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_seconds
+from tests.builders.command_line import pagecage_argv
 from tests.tree import ROOT
 
 NAMES = definitions().experiment_names()
@@ -59,17 +59,9 @@ def test_a_smoke_run_is_small(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str, float]) -> None:
     begin = time.monotonic()
-    argv = [
-        *(sys.executable, "-m", "pagecage.cli.main", "run", name, "--host", "vm", "--dataset"),
-        "smoke",
-    ]
-    done = run(
-        argv,
-        check=False,
-        timeout_seconds=_LONGEST_SECONDS,
-        env={"PAGECAGE_RUNS": str(tmp_path)},
-        cwd=ROOT,
-    )
+    argv = pagecage_argv("run", name, "--host", "vm", "--dataset", "smoke")
+    env = {"PAGECAGE_RUNS": str(tmp_path)}
+    done = run(argv, check=False, timeout_seconds=_LONGEST_SECONDS, env=env, cwd=ROOT)
     seconds[name] = time.monotonic() - begin
     assert done.status == 0, done.stderr
     records = list(RunFolder(tmp_path / f"latest-{name}").last_records().values())
@@ -78,12 +70,8 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
     wrong = expected_wrong(name)
     for record in records:
         is_expected = any(where.items() <= dict(record.treatment).items() for where in wrong)
-        answers = (
-            "ok",
-            "oom_killed",
-            "requirement_missed",
-            *(("wrong_answer",) if is_expected else ()),
-        )
+        answers = {"ok", "oom_killed", "requirement_missed"}
+        answers |= {"wrong_answer"} if is_expected else set()
         assert record.outcome in answers, (record.trial_id, record.error)
         assert all(missed.reason for missed in record.missed_requirements)
         assert bool(record.missed_requirements) == (record.outcome == "requirement_missed")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_client import read_guest
 from tests.builders.command_line import _LONGEST_SECONDS, CommandLine, verdicts
+from tests.builders.known import known
+from tests.builders.waiting import wait_until
 
 pytestmark = pytest.mark.vm
 _SMOKE = ["run", "smoke", "--dataset", "smoke", "--host", "vm"]
@@ -22,11 +23,9 @@ _SMOKE = ["run", "smoke", "--dataset", "smoke", "--host", "vm"]
 @pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.slow)])
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """One whole run: by the system's systemd, and by an ordinary user's own."""
-    command_line = CommandLine(
-        tmp_path_factory.mktemp(request.param), PAGECAGE_VM_USER=request.param
-    )
-    status, printed = command_line.end(*_SMOKE)
-    assert status == 0, printed
+    runs = tmp_path_factory.mktemp(request.param)
+    command_line = CommandLine(runs, PAGECAGE_VM_USER=request.param)
+    command_line.succeed(*_SMOKE)
     return command_line
 
 
@@ -35,7 +34,7 @@ def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLi
     assert sorted(r.outcome for r in records) == ["ok"] * 4, [
         (r.trial_id, r.error) for r in records
     ]
-    root = records[0].cage.slice.startswith("/sys/fs/cgroup/pagecage.slice/")
+    root = known(records[0].cage.slice).startswith("/sys/fs/cgroup/pagecage.slice/")
     for record in records:
         states = {name: entry["status"] for name, entry in record.collectors.items()}
         expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")
@@ -56,13 +55,13 @@ def test_the_limits_bit_and_the_cache_was_cold(done: CommandLine) -> None:
 
 
 def test_random_reads_in_the_cage_are_amplified_by_the_readahead(done: CommandLine) -> None:
-    caged = next(r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "random"})
-    assert caged.response["amplification"] is not None
-    assert 20 < caged.response["amplification"] <= 33
-    in_order = next(
-        r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "sequential"}
-    )
-    assert in_order.response["amplification"] == pytest.approx(1.0, abs=0.1)
+    caged = {
+        record.treatment["pattern"]: known(record.response["amplification"])
+        for record in done.records()
+        if record.treatment["cage"] == "smoke"
+    }
+    assert 20 < caged["random"] <= 33
+    assert caged["sequential"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_the_report_is_one_page_that_loads_nothing(done: CommandLine) -> None:
@@ -87,8 +86,7 @@ def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> N
     assert "Traceback" not in printed.decode()
     kept = command_line.every_attempt()
     assert {r.outcome for r in kept} <= {"ok", "interrupted"}
-    status, said_then = command_line.end("run", "smoke", "--resume")
-    assert status == 0, said_then
+    command_line.succeed("run", "smoke", "--resume")
     assert command_line.every_attempt()[: len(kept)] == kept
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
 
@@ -101,18 +99,16 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
     command_line = CommandLine(tmp_path)
     process = command_line.start(*_SMOKE)
     command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)
-    guest = read_guest(GuestCache.of_user())
-    assert guest is not None
+    guest = known(read_guest(GuestCache.of_user()))
     process.kill()
     process.communicate()
-    _wait_for_end_of(guest.pid)
+    line = Path(f"/proc/{guest.pid}/cmdline")
+    wait_until(lambda: not line.exists() or not line.read_bytes(), 20)
     kept = command_line.every_attempt()
     resumed = command_line.start("run", "smoke", "--resume")
     command_line.wait_until(lambda: _other_guest(guest.pid) is not None, resumed)
     command_line.wait_until(lambda: len(command_line.every_attempt()) > len(kept), resumed)
-    second = _other_guest(guest.pid)
-    assert second is not None
-    os.kill(second, signal.SIGKILL)
+    os.kill(known(_other_guest(guest.pid)), signal.SIGKILL)
     _, printed = resumed.communicate(timeout=_LONGEST_SECONDS)
     assert resumed.returncode == 0, printed.decode()
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
@@ -122,10 +118,3 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
 def _other_guest(pid: int) -> int | None:
     guest = read_guest(GuestCache.of_user())
     return guest.pid if guest is not None and guest.pid != pid else None
-
-
-def _wait_for_end_of(pid: int) -> None:
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
-        assert time.monotonic() < deadline, "the guest outlived the run that started it"
-        time.sleep(0.1)

@@ -21,6 +21,7 @@ from pagecage.model.record import Record, read_records
 from pagecage.process import Process
 from pagecage.verdicts.evaluate import evaluate
 from tests.builders.command_line import CommandLine
+from tests.builders.known import known
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 GUESTS = {"vm": GuestOptions(None, 1), "old": GuestOptions("bookworm", 1)}
@@ -40,9 +41,8 @@ def guests() -> Iterator[None]:
 
 
 def records(line: CommandLine, name: str) -> list[Record]:
-    return list(
-        read_records(line.runs / "latest-smoke@guests/hosts" / f"guest-{name}" / "records.jsonl")
-    )
+    folder = line.runs / f"latest-smoke@guests/hosts/guest-{name}"
+    return list(read_records(folder / "records.jsonl"))
 
 
 def answers(line: CommandLine, name: str) -> set[str]:
@@ -58,25 +58,19 @@ def shown(line: CommandLine) -> dict[str, list[dict[str, object]]]:
 
 
 def kill_guest(name: str) -> None:
-    record = read_guest(GuestCache.of_user(name))
-    assert record is not None
-    os.kill(record.pid, signal.SIGKILL)
+    os.kill(known(read_guest(GuestCache.of_user(name))).pid, signal.SIGKILL)
 
 
 def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    status, printed = line.end(*_SMOKE)
-    assert status == EXIT_OK, printed
+    printed = line.succeed(*_SMOKE)
     kernels = {}
     for host in GUESTS:
         folder = line.runs / "latest-smoke@guests/hosts" / f"guest-{host}"
         assert len(answers(line, host)) == 4, printed
         for record in records(line, host):
-            series = [
-                json.loads(row)
-                for row in (folder / record.traces["sampler"]).read_text().splitlines()
-            ]
-            verdicts = evaluate(record, series)
+            series = (folder / record.traces["sampler"]).read_text().splitlines()
+            verdicts = evaluate(record, [json.loads(row) for row in series])
             assert {limit.verdict for limit in verdicts.limits} <= {"enforced"}, verdicts.limits
             assert verdicts.cache_state_reached.verdict == "reached"
         kernels[host] = json.loads(next((folder / "facts").iterdir()).read_text())["kernel"]
@@ -107,7 +101,6 @@ def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Pa
     [part] = [host for host in shown(line)["hosts"] if host["host"] == "guest-old"]
     assert (part["outcome"], part["answered"]) == ("lost", len(before))
     guest.up(print, GuestCache.of_user("old"), GUESTS["old"])
-    status, said_then = line.end("run", "smoke", "--host", "guests", "--resume")
-    assert status == EXIT_OK, said_then
+    line.succeed("run", "smoke", "--host", "guests", "--resume")
     assert len(answers(line, "old")) == 4
     assert len(records(line, "vm")) == 4, "nothing was asked of it again"

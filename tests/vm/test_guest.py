@@ -19,6 +19,8 @@ from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.hosts.vm.image_build import WITHOUT_AGENT, run_on_guest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
+from tests.builders.known import known
+from tests.builders.programs import install
 
 pytestmark = pytest.mark.vm
 AGENT_COMES_LATER = ["-e", '{"inspection_agent_dir": ""}']
@@ -48,11 +50,8 @@ def test_nothing_starts_by_itself(host: VmHost) -> None:
 def test_words_status_and_input_pass_through(host: VmHost) -> None:
     words = ["a b", "$HOME", "it's", "*"]
     assert output_of(host, "printf", "%s\\n", *words).splitlines() == words
-    done = run(
-        host.command(["sh", "-c", "read line; echo $line >&2; exit 7"]),
-        input_text="go\n",
-        check=False,
-    )
+    argv = host.command(["sh", "-c", "read line; echo $line >&2; exit 7"])
+    done = run(argv, input_text="go\n", check=False)
     assert (done.status, done.stderr) == (7, "go\n")
 
 
@@ -77,39 +76,31 @@ def test_only_the_guests_own_key_opens_and_is_believed(host: VmHost, tmp_path: P
 
 
 def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHost) -> None:
-    guest = read_guest(GuestCache.of_user())
-    assert guest is not None
+    guest = known(read_guest(GuestCache.of_user()))
     disk = GuestCache.of_user().data_disk
     fds = [fd for fd in Path(f"/proc/{guest.pid}/fd").iterdir() if fd.resolve() == disk]
     assert fds, "QEMU has not opened the data disk"
     for fd in fds:
-        flags = (
-            Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0]
-        )
+        text = Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text()
+        flags = text.split("flags:")[1].split()[0]
         assert int(flags, 8) & os.O_DIRECT, f"opened with flags {flags}"
     assert "noatime" in output_of(host, "findmnt", "--noheadings", "--output", "OPTIONS", "/data")
 
 
 def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("text")
-    program = tmp_path / "program with a space"
-    program.write_text("#!/bin/sh\necho ran\n")
-    program.chmod(0o755)
+    program = install(tmp_path / "program with a space", "#!/bin/sh\necho ran\n")
     host.push([tmp_path / "plain", program], f"{host.spool_dir}/new/place")
-    assert output_of(host, f"{host.spool_dir}/new/place/{program.name}") == "ran"
-    assert output_of(host, "cat", f"{host.spool_dir}/new/place/plain") == "text"
-    assert (
-        output_of(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain")
-        == "-rw-r--r-- root"
-    )
+    place = f"{host.spool_dir}/new/place"
+    assert output_of(host, f"{place}/{program.name}") == "ran"
+    assert output_of(host, "cat", f"{place}/plain") == "text"
+    assert output_of(host, "stat", "-c", "%A %U", f"{place}/plain") == "-rw-r--r-- root"
 
 
 def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host: VmHost) -> None:
     output_of(host, "sh", "-c", "echo kept > /data/kept; echo gone > /root/gone")
-    boot_id, random = (
-        output_of(host, "cat", "/proc/sys/kernel/random/boot_id"),
-        output_of(host, *RANDOM),
-    )
+    boot_id = output_of(host, "cat", "/proc/sys/kernel/random/boot_id")
+    random = output_of(host, *RANDOM)
     first = host.restart()
     before, inside, after = time.time(), float(output_of(host, "date", "+%s.%N")), time.time()
     second_random = output_of(host, *RANDOM)
@@ -127,8 +118,7 @@ def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host
 
 def test_what_a_guest_writes_never_reaches_the_saved_state(host: VmHost) -> None:
     cache = GuestCache.of_user()
-    guest = read_guest(cache)
-    assert guest is not None
+    guest = known(read_guest(cache))
     disk = cache.states / guest.state_id.split("-")[0] / "disk.qcow2"
     before = hashlib.sha256(disk.read_bytes()).hexdigest()
     output_of(host, "sh", "-c", "head -c 4M /dev/urandom > /root/noise && sync")

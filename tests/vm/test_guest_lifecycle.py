@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,8 @@ from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.planning.host_choice import choose_host
 from pagecage.process import PIPE, Process, is_alive, run, spawn
 from pagecage.units import GIB
+from tests.builders.known import known
+from tests.builders.waiting import wait_until
 
 pytestmark = pytest.mark.vm
 NEED = ResourceNeeds(0, 0)
@@ -49,8 +51,7 @@ def host() -> Iterator[VmHost]:
 def owner() -> Iterator[Process[bytes]]:
     """Another process that uses the guest."""
     process = spawn([sys.executable, "-c", OWNER], stdin=PIPE, stdout=PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
+    assert known(process.stdout).readline() == b"up\n"
     yield process
     process.kill()
     process.communicate()
@@ -66,10 +67,13 @@ def left_behind(cache: GuestCache) -> list[Path]:
 
 def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) -> None:
     began = time.monotonic()
-    with pytest.raises(PagecageError, match=f"in use by process {owner.pid}"):
-        host.prepare(NEED, print)
-    with pytest.raises(PagecageError, match=f"in use by process {owner.pid}"):
-        guest.down(print)
+    uses: list[Callable[[], object]] = [
+        lambda: host.prepare(NEED, print),
+        lambda: guest.down(print),
+    ]
+    for use in uses:
+        with pytest.raises(PagecageError, match=f"in use by process {owner.pid}"):
+            use()
     assert time.monotonic() - began < 2
     assert guest.status().used_by_pid == owner.pid
 
@@ -77,14 +81,10 @@ def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) ->
 def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(
     host: VmHost, owner: Process[bytes]
 ) -> None:
-    record = read_guest(GuestCache.of_user())
-    assert record is not None
+    record = known(read_guest(GuestCache.of_user()))
     owner.kill()
     owner.wait()
-    deadline = time.monotonic() + 5
-    while is_alive(record.process_id) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(record.process_id)
+    wait_until(lambda: not is_alive(record.process_id), 5)
     host.prepare(NEED, print)
     assert host.start().restore_seq == record.restore_seq + 1
     assert run(host.command(["true"])).ok
@@ -96,11 +96,9 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
     host.prepare(NEED, print)
     host.start()
     host.check()
-    record = read_guest(GuestCache.of_user())
-    assert record is not None
+    record = known(read_guest(GuestCache.of_user()))
     os.kill(record.pid, signal.SIGKILL)
-    while is_alive(record.process_id):
-        time.sleep(0.01)
+    wait_until(lambda: not is_alive(record.process_id), 60)
     with pytest.raises(HostDied):
         host.check()
     with pytest.raises(HostDied):
@@ -198,10 +196,8 @@ def test_a_guest_that_does_not_boot_shows_its_console(tmp_path: Path) -> None:
     os.truncate(disk, 1 << 30)
     host = VmHost(cache=cache)
     try:
-        with pytest.raises(
-            HostError,
-            match=r"(?s)did not boot.*console ends.*(panic|root).*pagecage host rebuild vm",
-        ):
+        says = r"(?s)did not boot.*console ends.*(panic|root).*pagecage host rebuild vm"
+        with pytest.raises(HostError, match=says):
             host.prepare(NEED, print)
     finally:
         host.stop()

@@ -15,6 +15,7 @@ from pagecage.process import PIPE, run, spawn
 from pagecage.units import MIB
 from tests.builders.command_line import CommandLine, pagecage_in, verdicts
 from tests.builders.image_archive import config_of, layer, write_archive
+from tests.builders.known import known
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -34,12 +35,8 @@ services:
       device_read_bps: [{path: /dev/sda, rate: 2mb}]
 """
 READ = [
-    "pcread",
-    "--no-handshake",
-    "--file",
-    "/index/words",
-    "--expect-sidecar",
-    "/sums/words.json",
+    *("pcread", "--no-handshake", "--file", "/index/words"),
+    *("--expect-sidecar", "/sums/words.json"),
 ]
 ARGUMENTS = ["--block-bytes", "4096", "--pattern", "sequential"]
 
@@ -120,11 +117,9 @@ def test_the_limits_of_the_compose_file_are_proven(replayed: Replayed) -> None:
     record = replayed.record
     assert record.outcome == "ok", record.error
     judged = verdicts(replayed.runs, record)
-    assert {limit.property: limit.verdict for limit in judged.limits} == {
-        "MemoryMax": "enforced",
-        "MemorySwapMax": "enforced",
-        "IOReadBandwidthMax": "enforced",
-    }
+    names = ("MemoryMax", "MemorySwapMax", "IOReadBandwidthMax")
+    words = {limit.property: limit.verdict for limit in judged.limits}
+    assert words == dict.fromkeys(names, "enforced")
     least_seconds = DATA_BYTES / CAP_BYTES
     assert 0.9 * least_seconds < (record.response["wall_seconds"] or 0) < 3 * least_seconds
 
@@ -135,8 +130,7 @@ def test_the_layers_and_the_mount_are_cold(replayed: Replayed) -> None:
     assert (cache.requested, cache.resident_bytes_before) == ("cold", 0)
     program = (PROGRAMS / "pcread").stat().st_size
     sums = _sums(replayed).stat().st_size
-    assert cache.go is not None
-    assert cache.go.resident_bytes == 0
+    assert known(cache.go).resident_bytes == 0
     others = len(PASSWD) + len(b"search:x:1000:\n") + len(SEED)
     assert cache.file_bytes == DATA_BYTES + program + sums + others
     read = record.response["device_read_bytes"] or 0
@@ -193,9 +187,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "claim.c").write_text(_CLAIM)
     run([compiler, "-O1", "-static", "-o", tmp_path / "claim", tmp_path / "claim.c"])
     layers = [layer({"claim": tmp_path / "claim"})]
-    write_archive(
-        tmp_path / "claim.tar", layers, config_of(layers, Entrypoint=["/claim"], User="1000")
-    )
+    config = config_of(layers, Entrypoint=["/claim"], User="1000")
+    write_archive(tmp_path / "claim.tar", layers, config)
     state = tmp_path / "state"
     state.mkdir()
     (state / "log").write_text("before\n")

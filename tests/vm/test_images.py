@@ -19,8 +19,12 @@ PROGRAMS = Path("build/host/bin")
 NAME = "pagecage-workloads"
 
 
+def shell(host: VmHost, script: str) -> Completed:
+    return run(host.command(["sh", "-ec", script]), check=False, timeout_seconds=900)
+
+
 def output_of(host: VmHost, script: str) -> str:
-    done = run(host.command(["sh", "-ec", script]), check=False, timeout_seconds=600)
+    done = shell(host, script)
     assert done.ok, done.stderr
     return done.stdout
 
@@ -38,19 +42,15 @@ def test_docker_builds_the_workloads_and_nobody_in_them_is_root(host: VmHost) ->
         user = output_of(host, f"docker image inspect --format '{{{{.Config.User}}}}' {NAME}")
         assert user.strip() == "65532:65532"
     finally:
-        output_of(
-            host,
-            f"docker image rm --force {NAME} > /dev/null; systemctl stop docker.socket docker; rm"
-            f" -rf {context}",
-        )
+        output_of(host, f"{removal(NAME)}; rm -rf {context}")
+
+
+def removal(image: str) -> str:
+    return f"docker image rm --force {image} > /dev/null; systemctl stop docker.socket docker"
 
 
 ARCHIVE = "harness.tar"
 SOMEBODY = 4321
-
-
-def shell(host: VmHost, script: str) -> Completed:
-    return run(host.command(["sh", "-ec", script]), check=False, timeout_seconds=900)
 
 
 @pytest.fixture
@@ -69,18 +69,13 @@ def loaded(host: VmHost, archive: Path) -> Iterator[str]:
     folder = f"{host.data_dir}/harness"
     host.push([archive], folder)
     archive.unlink()
-    done = shell(
+    output_of(
         host,
         f"systemctl start docker; docker load -q -i {folder}/{ARCHIVE}; rm {folder}/{ARCHIVE};"
         f" install -d -o {SOMEBODY} -g {SOMEBODY} {folder}/runs",
     )
-    assert done.ok, done.stderr
     yield f"{folder}/runs"
-    shell(
-        host,
-        f"docker image rm --force {IMAGE} > /dev/null; systemctl stop docker.socket docker;"
-        f" rm -rf {folder}",
-    )
+    shell(host, f"{removal(IMAGE)}; rm -rf {folder}")
 
 
 def test_docker_runs_it_for_any_user_without_a_network(host: VmHost, loaded: str) -> None:

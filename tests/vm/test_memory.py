@@ -21,6 +21,7 @@ from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
 from tests.builders.command_line import CommandLine, verdicts
 from tests.builders.guest_runs import one_trial, run_in_guest
+from tests.builders.known import known
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow]
@@ -39,8 +40,8 @@ class Search:
     made: CommandLine
 
     def needed(self, criterion: str) -> int:
-        needs = self.memory["answer"]["needs"]
-        return next(need["needed_bytes"] for need in needs if need["criterion"] == criterion)
+        needs = {need["criterion"]: need for need in self.memory["answer"]["needs"]}
+        return int(needs[criterion]["needed_bytes"])
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,7 @@ def searched(program: Path, runs: Path, target: str, *options: str) -> Search:
     made = CommandLine(runs, "replay-pctouch")
     words = ("--", str(program), target, str(_WORKING_SET_BYTES // MIB), str(_LOOPS))
     host = ("--host", "vm", "--copy-program", "--precision", "3%")
-    status, printed = made.end("memory", "uncaged", *host, *options, *words)
-    assert status == 0, printed
+    made.succeed("memory", "uncaged", *host, *options, *words)
     shown = run(made.argv("show", str(made.folder()), "--json"), timeout_seconds=60)
     return Search(json.loads(shown.stdout)["memory"], made.records(), made)
 
@@ -118,8 +118,7 @@ def test_damon_sees_the_same_working_set(program: Path, tmp_path: Path) -> None:
     made = CommandLine(tmp_path)
     options = ("--no-control", "--host", "vm", "--copy-program", "--collectors", "damon")
     words = ("--cold", data, "--copy", data, "--", str(program), data, "40", "1500")
-    status, printed = made.end("replay", "uncaged", *options, *words)
-    assert status == 0, printed
+    made.succeed("replay", "uncaged", *options, *words)
     [record] = made.records()
     assert record.collectors["damon"]["status"] == "ok", record.collectors
     rows = read_lines(made.folder(), record, "damon")
@@ -134,9 +133,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(of_file: Search, tmp_path:
     shutil.copytree(of_file.made.folder(), folder)
     lines = (folder / "records.jsonl").read_text().splitlines(keepends=True)
     (folder / "records.jsonl").write_text("".join(lines[:-1]))
-    resumed = CommandLine(tmp_path)
-    status, printed = resumed.end("run", str(folder), "--resume")
-    assert status == 0, printed
+    CommandLine(tmp_path).succeed("run", str(folder), "--resume")
     names = [json.loads(line)["trial_id"] for line in (folder / "records.jsonl").open()]
     assert names == [json.loads(line)["trial_id"] for line in lines]
 
@@ -165,14 +162,14 @@ def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_the_program_ends_by_itself_above_the_limit(record: Record) -> None:
     """The kernel throttles and never kills, where MemoryMax would."""
     assert (record.outcome, record.error) == ("ok", None)
-    cgroup = record.counters.totals["cgroup"]
+    cgroup = known(record.counters.totals)["cgroup"]
     assert cgroup["memory.events"]["high"] > 0
     assert cgroup["memory.events"]["oom_kill"] == 0
     assert cgroup["memory.peak"] > _HIGH_BYTES
 
 
 def test_the_limit_is_read_back_and_proven(record: Record) -> None:
-    assert record.cage.read_back["memory.high"] == str(_HIGH_BYTES)
+    assert known(record.cage.read_back)["memory.high"] == str(_HIGH_BYTES)
     limits = {limit.property: limit for limit in evaluate(record).limits}
     assert limits["MemoryHigh"].verdict == "enforced", limits["MemoryHigh"].reason
 

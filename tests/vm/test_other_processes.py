@@ -22,6 +22,7 @@ from pagecage.runner.campaign import Campaign
 from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
 from tests.builders.guest_runs import one_trial, stored_plan
+from tests.builders.known import known
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow]
@@ -106,11 +107,9 @@ def watching(host: VmHost) -> Iterator[None]:
         for name in CASES
     }
     table = {slices[name]: act(host, name) for name, case in CASES.items() if case[2] == "proven"}
-    watcher = spawn(
-        host.command(["python3", "-c", WATCHER, json.dumps(table)]), stdin=PIPE, stdout=PIPE
-    )
-    assert watcher.stdout is not None
-    assert watcher.stdout.readline() == b"watching\n"
+    argv = host.command(["python3", "-c", WATCHER, json.dumps(table)])
+    watcher = spawn(argv, stdin=PIPE, stdout=PIPE)
+    assert known(watcher.stdout).readline() == b"watching\n"
     yield
     assert watcher.wait(30) == 0
 
@@ -135,9 +134,8 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
         host.install(package)
         with watching(host):
             campaign._serve(plan.trials, state)
-        campaign._serve(
-            tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state
-        )
+        quick = tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK)
+        campaign._serve(quick, state)
         yield {(record.trial_id, record.attempt): record for record in folder.records()}
     finally:
         host.stop()
@@ -152,9 +150,8 @@ def test_a_disturbed_trial_is_refused_whatever_it_printed(
     assert CASES[name][3] in (record.error or "")
     assert record.response == {}
     assert evaluate(record).cache_state_reached.verdict == "not_reached"
-    assert (record.measured is None) == (CASES[name][2] == "proven"), (
-        "what is found at the gate is never let go"
-    )
+    is_at_gate = CASES[name][2] == "proven"
+    assert (record.measured is None) == is_at_gate, "what is found at the gate is never let go"
 
 
 @pytest.mark.parametrize("name", QUICK)

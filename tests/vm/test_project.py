@@ -63,9 +63,8 @@ results.trial_df[["treatment", "reads_last_issued", "queue_max_inflight"]]
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    copy = tmp_path / "example"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("runs"))
-    return copy
+    ignored = shutil.ignore_patterns("runs")
+    return shutil.copytree(EXAMPLE, tmp_path / "example", ignore=ignored)
 
 
 def test_the_example_runs_in_its_own_cage(example: Path) -> None:
@@ -83,10 +82,8 @@ def test_the_example_runs_in_its_own_cage(example: Path) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    copy = tmp_path / "example"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("runs"))
     for name, text in {
         "own.toml": DEFINITION,
         "sample.sh": SAMPLE,
@@ -95,8 +92,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "broken.toml": DEFINITION.replace("reads.bt", "broken.bt"),
         "broken.bt": "tracepoint:syscalls:sys_enter_nope { @x = count(); }\n",
     }.items():
-        (copy / "experiments" / name).write_text(text)
-    return copy
+        (example / "experiments" / name).write_text(text)
+    return example
 
 
 def records_of(project: Path, name: str) -> list[dict[str, Any]]:

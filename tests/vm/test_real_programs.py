@@ -20,6 +20,7 @@ from pagecage.units import MIB
 from pagecage.verdicts.evaluate import Verdicts
 from pagecage.verdicts.limits import requested_caps
 from tests.builders.command_line import CommandLine, pagecage_in, verdicts
+from tests.builders.known import known
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 CAGES = ("aws-gp3-tenth", "aws-gp2-tenth", "azure-p10-tenth", "gcp-pd-balanced-tenth")
@@ -136,10 +137,8 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
 
 def test_every_limit_held(replayed: Replayed) -> None:
     for record, judged, _ in caged(replayed):
-        assert {limit.verdict for limit in judged.limits} == {"enforced"}, (
-            record.trial_id,
-            judged.limits,
-        )
+        words = {limit.verdict for limit in judged.limits}
+        assert words == {"enforced"}, (record.trial_id, judged.limits)
         assert judged.cache_state_reached.verdict == "reached"
 
 
@@ -149,25 +148,19 @@ def test_what_went_through_is_what_iostat_counted(replayed: Replayed) -> None:
     """
     for record, judged, seconds in caged(replayed):
         counted = sum(one["r/s"] + one["rrqm/s"] for one in seconds)
-        read = judged.diagnosis.read
-        assert read is not None
-        print(
-            record.trial_id, f"{counted:.0f} in iostat, {read.ios:.0f}:", judged.diagnosis.sentence
-        )
-        assert counted == pytest.approx(
-            read.ios, rel=WITHIN, abs=max(one["r/s"] + one["rrqm/s"] for one in seconds)
-        )
-        most = max(one["rkB/s"] for one in seconds)
-        assert sum(one["rkB/s"] for one in seconds) * 1024 == pytest.approx(
-            read.bytes, rel=WITHIN, abs=most * 1024
-        )
+        read = known(judged.diagnosis.read)
+        sentence = judged.diagnosis.sentence
+        print(record.trial_id, f"{counted:.0f} in iostat, {read.ios:.0f}:", sentence)
+        most = max(one["r/s"] + one["rrqm/s"] for one in seconds)
+        assert counted == pytest.approx(read.ios, rel=WITHIN, abs=most)
+        sizes = [one["rkB/s"] * 1024 for one in seconds]
+        assert sum(sizes) == pytest.approx(read.bytes, rel=WITHIN, abs=max(sizes))
 
 
 def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Replayed) -> None:
     """Full by the cap in force: unused base returns as credits, which raise the cap."""
     for record, judged, seconds in caged(replayed):
-        read, inner = judged.diagnosis.read, seconds[1:-1] or seconds
-        assert read is not None
+        read, inner = known(judged.diagnosis.read), seconds[1:-1] or seconds
         in_force = {
             "IOReadIOPSMax": read.iops_cap or 0.0,
             "IOReadBandwidthMax": read.bandwidth_cap or 0.0,
@@ -176,25 +169,16 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
             "IOReadIOPSMax": sum(one["r/s"] + one["rrqm/s"] for one in inner) / len(inner),
             "IOReadBandwidthMax": sum(one["rkB/s"] for one in inner) / len(inner) * 1024,
         }
+        shown = (record.trial_id, rates, judged.diagnosis.sentence)
         fullest = max(rates, key=lambda prop: rates[prop] / in_force[prop])
         if judged.diagnosis.property is None:  # no cap was near
-            assert rates[fullest] < 0.9 * in_force[fullest], (
-                record.trial_id,
-                rates,
-                judged.diagnosis.sentence,
-            )
+            assert rates[fullest] < 0.9 * in_force[fullest], shown
             continue
-        assert judged.diagnosis.property == fullest, (
-            record.trial_id,
-            rates,
-            judged.diagnosis.sentence,
-        )
+        assert judged.diagnosis.property == fullest, shown
         if (judged.diagnosis.share or 0.0) > MOST_OF_THE_TIME:
             assert rates[fullest] == pytest.approx(in_force[fullest], rel=0.25)
         asked = requested_caps(record)[fullest]
-        assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), (
-            judged.diagnosis.sentence
-        )
+        assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), shown
 
 
 def named_cap(sentence: str) -> float:

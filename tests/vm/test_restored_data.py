@@ -66,11 +66,10 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandLine, str
     ]
     (db / "sums").write_text("".join(sums))
     options = ("--host", "vm", "--copy", str(db), "--cold", str(db), "--writes", "--no-control")
-    status, printed = made.end(
+    printed = made.succeed(
         *("replay", "customer-tenth", *options, "--repeats", str(_REPEATS)),
         *("--", "sh", "-c", f"cd db\n{_WORK}"),
     )
-    assert status == 0, printed
     return made, printed
 
 

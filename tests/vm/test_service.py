@@ -22,7 +22,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     made = CommandLine(tmp_path_factory.mktemp("swept"), "replay-python3")
     server, load, data = page_service.write(tmp_path_factory.mktemp("service"), 64 * MIB)
     copies = [word for path in (server, load, data) for word in ("--copy", path)]
-    status, printed = made.end(
+    made.succeed(
         *("sweep", "customer-tenth", "--vary", f"IOReadIOPSMax={','.join(map(str, _IOPS))}"),
         *("--host", "vm", *copies, "--cold", data),
         *("--serve", f"python3 {server} {data} 7000", "--ready-port", "7000"),
@@ -30,7 +30,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
         *("--warm-up", "3s", "--settle", "1s"),
         *("--metric", "tps = ([0-9.]+)", "--metric", "average_ms=$.latency.average_ms"),
     )
-    assert status == 0, printed
     return made
 
 

@@ -12,6 +12,7 @@ import pytest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
 from tests.builders.command_line import pagecage_in
+from tests.builders.programs import install
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -39,8 +40,7 @@ def desk(tmp_path: Path) -> Path:
     """The support engineer's folder: the program that is slow at the customer's, and its index."""
     (tmp_path / "index").mkdir()
     (tmp_path / "index/postings").write_bytes(os.urandom(8 * 2**20))
-    (tmp_path / "server").write_text(_SERVER)
-    (tmp_path / "server").chmod(0o755)
+    install(tmp_path / "server", _SERVER)
     (tmp_path / "cgroups").mkdir()
     (tmp_path / "experiments").mkdir()
     return tmp_path

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.volume_server import VolumeServer
+from pagecage.model.json_codec import Json
 from pagecage.process import Completed, run
+from tests.builders.waiting import wait_until
 
 READ_FAILED = "read failed: Input/output error"
 SECONDS = 60.0
@@ -41,6 +43,16 @@ def bench(server: VolumeServer, requests: int, depth: int = 16, *options: str) -
 
 def account(server: VolumeServer) -> dict[str, Any]:
     return server.command({"account": True})
+
+
+def wait_for_queue(server: VolumeServer, length: int = 1) -> None:
+    """Return when at least as many requests wait."""
+    wait_until(lambda: account(server)["volume_queue_length"] >= length)
+
+
+def fixed_latency(latency_us: float) -> list[Json]:
+    """Return a model's latencies where every request takes this time."""
+    return [{"size_bytes": 4096, "quantiles": [[0.5, latency_us]]}]
 
 
 def add(server: VolumeServer, **event: Any) -> None:

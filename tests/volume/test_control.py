@@ -18,9 +18,11 @@ from tests.volume.clients import (
     add,
     bench,
     bench_argv,
+    fixed_latency,
     iops_limit,
     qemu_io,
     volume_file,
+    wait_for_queue,
 )
 
 EMPTY: dict[str, Any] = {
@@ -76,22 +78,14 @@ def test_a_new_model_begins_with_an_empty_account(server: VolumeServer) -> None:
 
 
 def test_a_request_in_flight_completes_by_the_old_model(server: VolumeServer) -> None:
-    latency = [{"size_bytes": 4096, "quantiles": [[0.0, 1e6]]}]
-    server.command({"configure": {"read_latency": latency}})
+    server.command({"configure": {"read_latency": fixed_latency(1e6)}})
     began = time.monotonic()
     reading = spawn(bench_argv(server, 1, 1))
-    wait_for_queue(server, 1)
+    wait_for_queue(server)
     server.command({"configure": {}})
     assert reading.wait(SECONDS) == 0
     assert time.monotonic() - began >= 1.0
     assert account(server)["total_read_ops"] == 0
-
-
-def wait_for_queue(server: VolumeServer, length: int) -> None:
-    deadline = time.monotonic() + 10
-    while account(server)["volume_queue_length"] < length:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +156,7 @@ def test_a_pause_delays_and_ends(server: VolumeServer) -> None:
 def test_an_endless_pause_ends_with_the_next_model(server: VolumeServer) -> None:
     add(server, kind="pause")
     reading = spawn(bench_argv(server, 1, 1))
-    wait_for_queue(server, 1)
+    wait_for_queue(server)
     time.sleep(0.7)
     assert reading.poll() is None
     server.command({"configure": {}})

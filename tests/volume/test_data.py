@@ -13,6 +13,7 @@ from tests.volume.clients import (
     account,
     bench,
     bench_argv,
+    fixed_latency,
     iops_limit,
     qemu_io,
     uri,
@@ -61,12 +62,8 @@ def test_discards_and_zeroes_free_space_and_are_not_limited(server: VolumeServer
     assert qemu_io(server, f"write -P 7 0 {8 * MIB}").ok
     written = file.stat().st_blocks
     server.command({"configure": iops_limit(1.0)})
-    done = qemu_io(
-        server,
-        f"discard 0 {2 * MIB}",
-        f"write -z -u {2 * MIB} {2 * MIB}",
-        f"write -z {4 * MIB} {2 * MIB}",
-    )
+    zeroes = (f"write -z -u {2 * MIB} {2 * MIB}", f"write -z {4 * MIB} {2 * MIB}")
+    done = qemu_io(server, f"discard 0 {2 * MIB}", *zeroes)
     assert done.ok, done.stdout
     data = file.read_bytes()
     assert not any(data[: 6 * MIB])
@@ -97,8 +94,7 @@ def test_a_rate_is_kept(server: VolumeServer) -> None:
 
 
 def test_a_latency_is_kept(server: VolumeServer) -> None:
-    latency = [{"size_bytes": 4096, "quantiles": [[0.0, 2000]]}]
-    server.command({"configure": {"read_latency": latency}})
+    server.command({"configure": {"read_latency": fixed_latency(2000)}})
     bench(server, 200, 1)
     counted = account(server)
     assert min(upper for upper, _ in counted["pcvolume"]["read_latency_us"]) >= 2000

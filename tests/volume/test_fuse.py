@@ -31,9 +31,10 @@ from pagecage.linux.page_cache import resident_bytes
 from pagecage.model.cage import Cage, LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
 from pagecage.whole_files import write_whole
+from tests.builders.known import known
 from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
-from tests.volume.clients import iops_limit
+from tests.volume.clients import fixed_latency, iops_limit, wait_for_queue
 
 pytestmark = needs_fuse
 MIB, PAGE = 2**20, 4096
@@ -156,13 +157,10 @@ def test_a_rate_is_held(mounted: MountedVolume) -> None:
 
 def test_requests_wait_side_by_side(mounted: MountedVolume) -> None:
     """Each of 64 reads takes half a second, and so do all of them."""
-    slow = {"size_bytes": PAGE, "quantiles": [[0.5, 500_000]]}
-    mounted.server.command({"configure": {"read_latency": [slow]}})
+    mounted.server.command({"configure": {"read_latency": fixed_latency(500_000)}})
     node = mounted.storage.disk.node
-    reads = [
-        threading.Thread(target=read_direct, args=(node, range(n * MIB, n * MIB + PAGE, PAGE)))
-        for n in range(64)
-    ]
+    pages = [range(n * MIB, n * MIB + PAGE, PAGE) for n in range(64)]
+    reads = [threading.Thread(target=read_direct, args=(node, page)) for page in pages]
     began = time.monotonic()
     for thread in reads:
         thread.start()
@@ -174,8 +172,7 @@ def test_requests_wait_side_by_side(mounted: MountedVolume) -> None:
 
 def test_the_time_of_the_path_is_taken_off(mounted: MountedVolume) -> None:
     """A reply comes earlier by the path, and its latency in the account includes the path."""
-    slow = {"size_bytes": PAGE, "quantiles": [[0.5, 50_000]]}
-    model = {"read_latency": [slow], "path_us": 40_000}
+    model = {"read_latency": fixed_latency(50_000), "path_us": 40_000}
     assert mounted.server.command({"configure": model})["in_force"]["path_us"] == 40_000
     took = read_direct(mounted.storage.disk.node, range(0, 10 * PAGE, PAGE))
     assert 0.0099 < min(took) < 0.03
@@ -213,10 +210,10 @@ def test_a_killed_server_is_an_error_at_once_and_leaves_nothing(
     mounted.server.command({"event": {"kind": "pause"}})
     source = f"if={mounted.storage.disk.node}"
     reading = spawn(["dd", source, "of=/dev/null", "bs=4096", "iflag=direct"], stderr=PIPE)
-    wait_until(lambda: mounted.server.command({"account": True})["volume_queue_length"] > 0)
+    wait_for_queue(mounted.server)
     os.kill(mounted.server.pid, signal.SIGKILL)
     assert reading.wait(30) != 0
-    assert b"Input/output error" in (reading.stderr.read() if reading.stderr else b"")
+    assert b"Input/output error" in known(reading.stderr).read()
     with pytest.raises(HostDied, match="the simulated volume ended"):
         sound_account(SimulatedVolume(mounted.server.command))
     removed = unmount_volume(spool)
@@ -233,7 +230,7 @@ def test_a_long_pause_does_not_hold_the_end_up(
     (made.storage.mount_point / "file").write_bytes(os.urandom(MIB))
     made.server.command({"event": {"kind": "pause", "until_seconds": 600}})
     syncing = spawn(["sync", "-f", made.storage.mount_point])
-    wait_until(lambda: made.server.command({"account": True})["volume_queue_length"] > 0)
+    wait_for_queue(made.server)
     release_volume(made, spool)
     syncing.wait(30)
     assert not made.server.alive()
@@ -260,10 +257,9 @@ held()
 @pytest.mark.parametrize("stop", ["path_latency_us", "_mount", "mounted"])
 def test_what_a_killed_agent_left_is_undone(spool: Path, stop: str) -> None:
     """It is killed with the volume attached, measured, or in use."""
-    words = [sys.executable, "-c", AGENT, spool, spool.parent / "data", stop]
+    words = [sys.executable, "-c", AGENT, str(spool), f"{spool.parent}/data", stop]
     agent = spawn(words, stdout=PIPE)
-    assert agent.stdout is not None
-    assert agent.stdout.readline() == b"held\n"
+    assert known(agent.stdout).readline() == b"held\n"
     agent.kill()
     agent.wait()
     assert left_of(spool)
@@ -357,7 +353,6 @@ def test_a_wrong_parameter_is_one_sentence(
 
 
 def test_a_server_that_cannot_start_gives_its_reason(tmp_path: Path) -> None:
+    program, absent = PROGRAMS / FUSE_PROGRAM, tmp_path / "absent"
     with pytest.raises(HostError, match=r"pcvolume-fuse did not start: .*absent: No such file"):
-        VolumeServer.start_fuse(
-            PROGRAMS / FUSE_PROGRAM, tmp_path / "absent", tmp_path, tmp_path / "log"
-        )
+        VolumeServer.start_fuse(program, absent, tmp_path, tmp_path / "log")

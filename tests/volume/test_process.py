@@ -28,6 +28,7 @@ from tests.volume.clients import (
     bench_argv,
     qemu_io,
     volume_file,
+    wait_for_queue,
 )
 
 README = ROOT / "volume/README.md"
@@ -86,7 +87,7 @@ def test_a_file_is_served_once(server: VolumeServer) -> None:
 
 def test_relative_paths_hold_for_a_daemon(folder: Path) -> None:
     """Without --foreground nbdkit changes its directory."""
-    argv = ["nbdkit", "-U", folder / "data", "-P", folder / "pid"]
+    argv = ["nbdkit", "-U", f"{folder}/data", "-P", f"{folder}/pid"]
     run([*argv, PLUGIN_FILE, "disk", "control=control"], cwd=folder)
     written = folder / "pid"
     wait_until(lambda: written.exists() and written.read_text())  # by the daemon
@@ -106,11 +107,9 @@ def process(folder: Path, *words: str | Path) -> Iterator[Process[bytes]]:
     """Run a server for the block, in the foreground, from when both its sockets are there."""
     running = spawn([*words, *server_argv(PLUGIN_FILE, folder / "disk", folder)])
     try:
-        deadline = time.monotonic() + 10
-        while not ((folder / "volume-control").exists() and (folder / "volume").exists()):
-            assert running.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        sockets = (folder / "volume-control", folder / "volume")
+        wait_until(lambda: running.poll() or all(path.exists() for path in sockets))
+        assert running.poll() is None
         yield running
     finally:
         running.kill()
@@ -139,14 +138,9 @@ def test_a_control_socket_in_use_is_not_taken_over(folder: Path) -> None:
 def test_a_server_ends_at_once_while_requests_wait(server: VolumeServer, kind: str) -> None:
     add(server, kind=kind, **({"latency_us": 60e6} if kind == "delay" else {}))
     reading = spawn(bench_argv(server, 16))
-    deadline = time.monotonic() + 10
-    while account(server)["volume_queue_length"] < 16 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    began = time.monotonic()
+    wait_for_queue(server, 16)
     os.kill(server.pid, signal.SIGTERM)
-    while server.alive():
-        time.sleep(0.01)
-        assert time.monotonic() - began < 5.0
+    wait_until(lambda: not server.alive(), 5)
     reading.kill()
     reading.wait()
 

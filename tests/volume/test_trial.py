@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +27,8 @@ from pagecage.model.cage import Cage, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.verdicts.limits import judge_limits
+from tests.builders.guest_runs import one_trial
+from tests.builders.known import known
 from tests.builders.volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
 from tests.record_schema import breaches
@@ -37,24 +39,15 @@ CAGE = Cage("c", {"IOReadIOPSMax": 100}, latency=LatencyFloor(500, 500), enforce
 READS = "dd if=big of=/dev/null bs=4096 count=200 iflag=direct"
 
 
-@dataclass(frozen=True)
 class Place:
-    """The folders of an agent on this machine, apart from those of a user's runs."""
+    """The folders of an agent on this machine, apart from those of a user's runs.
 
-    root: Path
+    `copies` is the folder that a replay's files are copied to.
+    """
 
-    @property
-    def spool(self) -> Path:
-        return self.root / "spool"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def copies(self) -> Path:
-        """The folder that a replay's files are copied to."""
-        return self.data / "replay"
+    def __init__(self, root: Path) -> None:
+        self.root, self.spool, self.data = root, root / "spool", root / "data"
+        self.copies = self.data / "replay"
 
 
 @pytest.fixture
@@ -76,19 +69,10 @@ def host() -> Iterator[Place]:
 
 def trial_of(place: Place, script: str, *cold: str) -> Trial:
     command = CommandSpec(cold, directory=str(place.copies), is_literal=True)
-    return Trial(
-        trial_id="r1_c",
-        experiment="test",
-        treatment={"cage": "c"},
-        repeat=1,
-        block=1,
-        position=0,
-        workload=Workload("sh", ("-c", script), "command", 0, command),
-        cage=CAGE,
-        cache="cold" if cold else "any",
-        driver="process",
-        timeout_seconds=60.0,
-    )
+    workload = Workload("sh", ("-c", script), "command", 0, command)
+    cache = "cold" if cold else "any"
+    how = {"cache": cache, "driver": "process", "timeout_seconds": 60.0}
+    return one_trial("r1_c", treatment={"cage": "c"}, workload=workload, cage=CAGE, **how)
 
 
 def run_here(place: Place, trial: Trial) -> Record:
@@ -119,12 +103,11 @@ def run_here(place: Place, trial: Trial) -> Record:
 def test_a_command_reads_its_copies_from_the_volume(host: Place) -> None:
     record = run_here(host, trial_of(host, READS, "big"))
     assert (record.outcome, record.error) == ("ok", None)
-    external = record.cage.external or {}
+    external = known(record.cage.external)
     assert external["path"]["kind"] == "fuse-loop"
     assert external["account"]["total_read_ops"] >= 200
-    assert record.device.name.startswith("loop")
-    assert record.measured is not None
-    assert record.measured.seconds >= 1.9, "200 reads at 100 per second"
+    assert known(record.device.name).startswith("loop")
+    assert known(record.measured).seconds >= 1.9, "200 reads at 100 per second"
     [limit] = judge_limits(record)
     assert (limit.property, limit.verdict) == ("IOReadIOPSMax", "enforced")
     assert (host.copies / "big").exists(), "the original is in its place again"

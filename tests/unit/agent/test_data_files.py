@@ -22,6 +22,7 @@ from pagecage.agent.data_files import (
 )
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset, TrialData
+from tests.builders.programs import install
 from tests.fake_host.machine import DATASET, make_trial
 from tests.fake_host.machine import make_dataset as write_dataset
 from tests.tree import ROOT
@@ -52,10 +53,7 @@ def pcgen(tmp_path: Path) -> Path:
 
 
 def write_pcgen(folder: Path, body: str) -> Path:
-    path = folder / "pcgen"
-    path.write_text(PCGEN.replace("%s\n", body, 1))
-    path.chmod(0o755)
-    return path
+    return install(folder / "pcgen", PCGEN.replace("%s\n", body, 1))
 
 
 def calls(path: Path) -> int:
@@ -112,9 +110,9 @@ def test_a_dataset_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path)
     assert not list(on_disk.iterdir())
 
 
-def test_some_space_is_left_free(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_space_is_left_free(on_disk: Path) -> None:
     require_room(on_disk, 0)
-    real = __import__("os").statvfs(on_disk)
+    real = os.statvfs(on_disk)
     with pytest.raises(HostError):
         require_room(on_disk, real.f_bavail * real.f_frsize - 1024)
 

@@ -13,19 +13,9 @@ from hypothesis import strategies as st
 from pagecage.agent.settings import DirtyLimits
 from pagecage.errors import HostError
 
-RATIOS = {
-    "dirty_bytes": 0,
-    "dirty_background_bytes": 0,
-    "dirty_ratio": 20,
-    "dirty_background_ratio": 10,
-}
+UNLIMITED = {"dirty_bytes": 0, "dirty_background_bytes": 0}
+RATIOS = {**UNLIMITED, "dirty_ratio": 20, "dirty_background_ratio": 10}
 OTHERS = {"dirty_expire_centisecs": 3000, "dirty_writeback_centisecs": 500}
-COUNTERPART = {
-    "dirty_bytes": "dirty_ratio",
-    "dirty_ratio": "dirty_bytes",
-    "dirty_background_bytes": "dirty_background_ratio",
-    "dirty_background_ratio": "dirty_background_bytes",
-}
 WANTED = {"dirty_bytes": 16 * 2**20, "dirty_background_bytes": 8 * 2**20}
 
 
@@ -37,7 +27,8 @@ class Kernel(DirtyLimits):
     def _write(self, name: str, value: int) -> None:
         if not self.deaf:
             super()._write(name, value)
-            (self._vm / COUNTERPART[name]).write_text("0")
+            pair, _, unit = name.rpartition("_")
+            (self._vm / f"{pair}_{'ratio' if unit == 'bytes' else 'bytes'}").write_text("0")
 
 
 def kernel(directory: Path, values: dict[str, int]) -> Kernel:
@@ -76,20 +67,15 @@ def test_any_previous_value_is_restored(
     writers: tuple[int, bool, int], background: tuple[int, bool, int]
 ) -> None:
     before = dict(OTHERS)
-    for (in_bytes, is_bytes, percent), prefix in (
-        (writers, "dirty"),
-        (background, "dirty_background"),
-    ):
-        before |= {
-            f"{prefix}_bytes": in_bytes if is_bytes else 0,
-            f"{prefix}_ratio": 0 if is_bytes else percent,
-        }
+    given = {"dirty": writers, "dirty_background": background}
+    for prefix, (in_bytes, is_bytes, percent) in given.items():
+        before[f"{prefix}_bytes"] = in_bytes if is_bytes else 0
+        before[f"{prefix}_ratio"] = 0 if is_bytes else percent
     with tempfile.TemporaryDirectory() as directory:
         limits = kernel(Path(directory), before)
         limits.set(WANTED)
-        assert Kernel(Path(directory), Path(directory)).restore() == [], (
-            "a killed harness is undone by the next"
-        )
+        following = Kernel(Path(directory), Path(directory))
+        assert following.restore() == [], "a killed harness is undone by the next"
         assert limits.read() == before
 
 
@@ -102,9 +88,8 @@ def test_the_first_saved_state_is_restored(limits: Kernel) -> None:
 
 def test_a_kernel_that_ignores_a_write_is_an_error(limits: Kernel) -> None:
     limits.deaf = True
-    with pytest.raises(
-        HostError, match=r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"
-    ):
+    says = r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"
+    with pytest.raises(HostError, match=says):
         limits.set(WANTED)
 
 

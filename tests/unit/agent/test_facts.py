@@ -12,7 +12,10 @@ import pytest
 from pagecage.agent import facts
 from pagecage.agent.facts import read_facts, tool_version
 from pagecage.agent.main import main
+from pagecage.errors import PagecageError
 from pagecage.model.requirements import check_host
+from pagecage.process import Completed, run
+from tests.builders.programs import install
 from tests.fake_host.machine import Machine
 
 
@@ -62,15 +65,14 @@ def test_a_disk_that_cannot_be_limited_is_a_fact_and_not_an_error(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Path) -> None:
-        raise facts.PagecageError("/data is on overlay")
+        raise PagecageError("/data is on overlay")
 
     monkeypatch.setattr(facts, "resolve_disk", refuse)
     assert read_facts(machine.data, False)["disk"] == {"error": "/data is on overlay"}
 
 
 def write_tool(folder: Path, script: str) -> list[str]:
-    (folder / "tool").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "tool").chmod(0o755)
+    install(folder / "tool", f"#!/bin/sh\n{script}\n")
     return [str(folder / "tool"), "--version"]
 
 
@@ -90,10 +92,10 @@ def test_a_tools_version(tmp_path: Path, script: str, version: str) -> None:
 def test_a_tool_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = facts.run
-    monkeypatch.setattr(
-        facts, "run", lambda argv, **more: real(argv, **{**more, "timeout_seconds": 0.2})
-    )
+    def soon(argv: list[str], **more: Any) -> Completed:
+        return run(argv, **{**more, "timeout_seconds": 0.2})
+
+    monkeypatch.setattr(facts, "run", soon)
     assert tool_version(*write_tool(tmp_path, "exec sleep 30")) == "does not answer"
     assert tool_version("no-such-tool") is None
 

@@ -69,9 +69,8 @@ def test_drop_ins_alone_are_enough(machine: Machine) -> None:
 def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
     """sar's child sadc survives sar, so the whole session is ended."""
     noted = machine.root / "grandchild"
-    tool = ToolProcesses(machine.spool).start(
-        ["sh", "-c", f"sleep 60 & echo $! >{noted}.new; mv {noted}.new {noted}; wait"]
-    )
+    script = f"sleep 60 & echo $! >{noted}.new; mv {noted}.new {noted}; wait"
+    tool = ToolProcesses(machine.spool).start(["sh", "-c", script])
     wait_until(noted.exists)
     os.kill(tool.pid, 9)
     tool.wait()
@@ -124,9 +123,8 @@ def test_a_tool_that_ignores_the_interrupt_is_ended(
 def test_one_agent_holds_a_host(machine: Machine) -> None:
     with alone(machine.spool):
         second = alone(machine.spool)
-        with pytest.raises(
-            HostError, match=rf"another run is using this host \(process {os.getpid()}\)"
-        ):
+        says = rf"another run is using this host \(process {os.getpid()}\)"
+        with pytest.raises(HostError, match=says):
             second.__enter__()
     with alone(machine.spool):
         pass

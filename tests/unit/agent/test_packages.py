@@ -10,6 +10,7 @@ import pytest
 from pagecage.agent.facts import distribution_family, read_packages
 from pagecage.model.trial import Package
 from pagecage.process import run
+from tests.builders.programs import install
 
 NOT_THERE = Package("not-a-package", "not-a-package")
 
@@ -30,9 +31,7 @@ def test_family_of_a_distribution(text: str, family: str | None) -> None:
 
 
 def put(directory: Path, name: str, script: str) -> None:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+    install(directory / name, f"#!/bin/sh\n{script}\n")
 
 
 @pytest.fixture

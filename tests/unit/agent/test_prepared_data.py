@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.agent import file_trees, prepared_data
-from pagecage.agent.file_trees import difference, scan, with_digests
+from pagecage.agent.file_trees import (
+    TreeRestore,
+    difference,
+    scan,
+    sync_file_system,
+    with_digests,
+)
 from pagecage.agent.prepared_data import SavedTree, restore, save
 from pagecage.errors import HostError
 from pagecage.linux.page_cache import resident_bytes
@@ -21,6 +28,8 @@ from pagecage.model.trial import DATA, ORIGINAL
 from tests.tree import ROOT
 
 Spoil = Callable[[Path], object]
+Step = tuple[str, int, str, bytes, int]
+"""What is done, a number that chooses a path, a name, a content, and a mode."""
 MACHINE = "boot None None"
 NAMES = st.sampled_from(["a", "b", "c", "ä\udce4", "d e"])
 PIECES = st.sampled_from([b"", b"x", b"y" * 5000, bytes(9000), b"z" * 300_000])
@@ -49,7 +58,7 @@ def is_plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def change(root: Path, step: tuple[str, int, str, bytes, int]) -> None:
+def change(root: Path, step: Step) -> None:
     """Apply one step to a path of the tree; a step that is impossible there changes nothing."""
     what, number, name, content, mode = step
     every = paths(root)
@@ -117,15 +126,12 @@ def change_content(file: Path, what: str, number: int, content: bytes) -> None:
 
 
 @pytest.fixture
-def base() -> Iterator[Path]:
-    """Make a directory on the checkout's disk, whose file system has holes and links."""
-    (ROOT / "build/tests").mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(dir=ROOT / "build/tests"))
-    yield path
-    shutil.rmtree(path)
+def base(on_disk: Path) -> Path:
+    """A directory on the checkout's disk, whose file system has holes and links."""
+    return on_disk
 
 
-def saved_of(base: Path, steps: list[tuple[str, int, str, bytes, int]]) -> SavedTree:
+def saved_of(base: Path, steps: list[Step]) -> SavedTree:
     """Save a tree that the steps have made."""
     (base / ORIGINAL).mkdir(mode=0o755)
     for step in steps:
@@ -140,15 +146,14 @@ def holes(root: Path) -> dict[str, int]:
         if is_plain(path) and os.access(path, os.R_OK):
             with path.open("rb") as file:
                 ranges = file_trees._ranges(file.fileno(), path.stat().st_size)
-                found[str(path.relative_to(root))] = sum(
-                    e - s for s, e, is_data in ranges if is_data
-                )
+                data_bytes = sum(end - start for start, end, is_data in ranges if is_data)
+                found[str(path.relative_to(root))] = data_bytes
     return found
 
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(STEPS, min_size=1, max_size=3))
-def test_any_change_is_undone(made: list[object], rounds: list[list[object]]) -> None:
+def test_any_change_is_undone(made: list[Step], rounds: list[list[Step]]) -> None:
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
         base = Path(folder)
         saved = saved_of(base, made)
@@ -180,13 +185,18 @@ def separate(data: Path) -> None:
     (data / "new").rename(data / "a2")
 
 
+def exchange(data: Path) -> None:
+    relink(data, ("a2", "x"), ("b2", "a2"), ("x", "b1"))
+    (data / "x").unlink()
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         separate,
         lambda data: relink(data, ("a1", "b1")),
         lambda data: relink(data, ("a1", "b1"), ("a2", "b2"), ("a1", "b2")),
-        lambda data: (relink(data, ("a2", "x"), ("b2", "a2"), ("x", "b1")), (data / "x").unlink()),
+        exchange,
         lambda data: [(data / "link").unlink(), (data / "link").symlink_to("elsewhere")],
     ],
 )
@@ -267,16 +277,15 @@ def test_extents_are_shared_where_the_file_system_can(
         assert request == 0x40049409
         return os.pwrite(target, os.pread(source, os.fstat(source).st_size, 0), 0)
 
-    monkeypatch.setattr(file_trees.fcntl, "ioctl", ficlone)
+    monkeypatch.setattr(fcntl, "ioctl", ficlone)
     saved = saved_of(base, FEW)
     done = restore(saved, base, MACHINE)
     assert (done.method, done.changed_files, done.copied_bytes) == ("reflink", 2, 0)
     (base / DATA / "a").write_bytes(b"longer" * 5000)
     assert restore(saved, base, MACHINE).changed_files == 1
     assert read_digests(base / DATA) == read_digests(base / ORIGINAL)
-    assert sorted(path.name for path in base.iterdir()) == sorted(
-        [DATA, ORIGINAL, prepared_data.MANIFEST, prepared_data.STATE]
-    )
+    names = {DATA, ORIGINAL, prepared_data.MANIFEST, prepared_data.STATE}
+    assert {path.name for path in base.iterdir()} == names
 
 
 @pytest.mark.usefixtures("no_reflink")
@@ -308,7 +317,7 @@ def test_a_restoration_that_was_cut_short_is_repeated(
 ) -> None:
     saved = saved_of(base, FEW)
     restore(saved, base, MACHINE)
-    owner: object = prepared_data.TreeRestore if step == "run" else prepared_data
+    owner: object = TreeRestore if step == "run" else prepared_data
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -334,10 +343,9 @@ def test_a_tree_that_is_not_equal_is_refused(
 ) -> None:
     saved = saved_of(base, [*FEW, ("touch", 0, "a", b"", 0)])
     restore(saved, base, MACHINE)
-    real = prepared_data.sync_file_system
 
     def sync_and_spoil(path: Path) -> None:
-        real(path)
+        sync_file_system(path)
         spoil(base / DATA)
 
     monkeypatch.setattr(prepared_data, "sync_file_system", sync_and_spoil)
@@ -350,10 +358,9 @@ def test_a_content_that_is_not_the_originals_is_refused(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = saved_of(base, FEW)
-    real = prepared_data.sync_file_system
 
     def flip_a_byte(path: Path) -> None:
-        real(path)
+        sync_file_system(path)
         file = base / DATA / "a"
         times = file.stat()
         file.write_bytes(b"n" + file.read_bytes()[1:])

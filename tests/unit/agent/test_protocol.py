@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,9 @@ def test_a_request_travels_unchanged_and_in_one_line(request: RunRequest) -> Non
 
 
 @given(st.binary(max_size=300), st.text(max_size=20))
-def test_any_bytes_travel_as_a_trace(tmp_path_factory, body: bytes, name: str) -> None:
+def test_any_bytes_travel_as_a_trace(
+    tmp_path_factory: pytest.TempPathFactory, body: bytes, name: str
+) -> None:
     path = tmp_path_factory.getbasetemp() / "trace.bin"
     path.write_bytes(body)
     out = io.BytesIO()

@@ -52,9 +52,8 @@ def test_the_journal_is_written_before_the_change(
     monkeypatch.setattr(settings, "write_queue_setting", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.set(DISK, "read_ahead_kb", "128")
-    assert json.loads((machine.spool / "queue-settings.json").read_text()) == {
-        "fakedisk": {"read_ahead_kb": "256"}
-    }
+    saved = json.loads((machine.spool / "queue-settings.json").read_text())
+    assert saved == {"fakedisk": {"read_ahead_kb": "256"}}
 
 
 def test_a_missing_disk_is_reported_and_dropped(

@@ -18,10 +18,8 @@ CAGE = Cage("c", {"IOReadIOPSMax": 100})
 
 def rows(*counts: int) -> list[dict[str, object]]:
     """Return a row per tenth of a second, with these totals of reads."""
-    return [
-        {"t": n / 10, "io": {"rios": count, "rbytes": 4096 * count}}
-        for n, count in enumerate(counts)
-    ]
+    io = ({"rios": count, "rbytes": 4096 * count} for count in counts)
+    return [{"t": n / 10, "io": counted} for n, counted in enumerate(io)]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
 from pagecage.model.services import MetricPattern, ServiceSpec
-from pagecage.planning.options import ReplayOptions
-from pagecage.planning.replay_plan import ServiceOptions, parse_metric, server_and_load
+from pagecage.planning.options import ReplayOptions, ServiceOptions
+from pagecage.planning.replay_plan import parse_metric, server_and_load
 
 SERVER = ServiceOptions(serve="sh -c 'serve it'", load="drive 'x y'")
 SERVING = ReplayOptions(ready_port=80)

@@ -38,22 +38,18 @@ from pagecage.planning import host_choice
 from pagecage.process import run
 from pagecage.runner.images import ImageConfig, check_platform
 from tests.builders.facts import FIT
+from tests.builders.known import known
+from tests.builders.programs import install
 from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
 
-AGENT_PYTHON = [
-    sys.executable,
-    "-I",
-    "-S",
-]  # no site-packages, no PYTHONPATH: what a bare host offers
+# no site-packages, no PYTHONPATH: what a bare host offers
+AGENT_PYTHON = [sys.executable, "-I", "-S"]
 
 
 @pytest.fixture
 def checkout_of(tmp_path: Path) -> Path:
-    (tmp_path / "build/host/bin").mkdir(parents=True)
-    program = tmp_path / "build/host/bin/pcread"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    install(tmp_path / "build/host/bin/pcread", "#!/bin/sh\n")
     return tmp_path
 
 
@@ -66,11 +62,8 @@ def test_equal_sources_make_equal_bytes() -> None:
 def test_only_what_the_host_needs_travels() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_bytes())).namelist()
     assert "pagecage/agent/main.py" in names
-    assert not [
-        n
-        for n in names
-        if n.split("/")[1:2] in (["cli"], ["definitions"], ["hosts"], ["verdicts"], ["campaign.py"])
-    ]
+    parts = {name.split("/")[1] for name in names if "/" in name}
+    assert not parts & {"cli", "definitions", "hosts", "verdicts", "campaign.py"}
 
 
 def test_the_agent_runs_on_a_bare_python(checkout_of: Path) -> None:
@@ -122,22 +115,16 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
     """`make experiment` compiles what one experiment names; another may be run by hand."""
     package = make_agent_package(checkout_of)
     made = make_trial()
-    read = replace(
-        made,
-        workload=replace(made.workload, program="pcread", kind="handshake"),
-        dataset=None,
-        before=None,
-    )
+    workload = replace(made.workload, program="pcread", kind="handshake")
+    read = replace(made, workload=workload, dataset=None, before=None)
     require_programs(package, [read])
+    scan = replace(read, workload=replace(workload, program="pcscan"))
     with pytest.raises(HostError, match="pcscan is not built") as caught:
-        require_programs(
-            package, [read, replace(read, workload=replace(read.workload, program="pcscan"))]
-        )
+        require_programs(package, [read, scan])
     assert caught.value.hint == "make build"
+    filled = replace(read, dataset=made.dataset, before=SetupStep("fill", ()))
     with pytest.raises(HostError, match="fill, pcgen are not built"):
-        require_programs(
-            package, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))]
-        )
+        require_programs(package, [filled])
     grep = replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))
     with pytest.raises(HostError, match="pcgen is not built"):
         require_programs(package, [grep])
@@ -147,10 +134,8 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
 def launcher() -> str:
     """The Java workload's launcher as tools/build-workloads writes it where a jar was made."""
     script = (ROOT / "tools/build-workloads").read_text()
-    [line] = [
-        line.strip() for line in script.splitlines() if "there is no Java runtime here" in line
-    ]
-    return line.removeprefix("printf '%s\\n' ").removesuffix(" \\").strip("'")
+    [line] = [line for line in script.splitlines() if "there is no Java runtime here" in line]
+    return line.strip().removeprefix("printf '%s\\n' ").removesuffix(" \\").strip("'")
 
 
 def test_a_host_without_java_says_that_it_cannot(tmp_path: Path) -> None:
@@ -199,9 +184,8 @@ def test_the_guest_is_of_the_hosts_architecture(hosts: str, checkout: Path) -> N
 
 
 def test_an_arm_guest_has_the_interrupt_controller_of_its_host(hosts: str) -> None:
-    words = qemu_argv(
-        machine_for(ResourceNeeds(0, 0), TCG), GuestImage(NOWHERE), NOWHERE, NOWHERE, NOWHERE
-    )
+    guest = machine_for(ResourceNeeds(0, 0), TCG)
+    words = qemu_argv(guest, GuestImage(NOWHERE), NOWHERE, NOWHERE, NOWHERE)
     board = words[words.index("-machine") + 1].split(",")
     assert ("gic-version=max" in board) is (hosts == "aarch64")
 
@@ -284,6 +268,4 @@ def test_the_plugin_of_volumes_is_this_machines(here: str, hosts: str, tmp_path:
     for folder in ("host", *MACHINES):
         (tmp_path / "build" / folder / "lib").mkdir(parents=True)
         (tmp_path / "build" / folder / "lib/libpcvolume.so").write_text(folder)
-    plugin = make_agent_package(tmp_path).volume_plugin
-    assert plugin is not None
-    assert plugin.read_text() == "host"
+    assert known(make_agent_package(tmp_path).volume_plugin).read_text() == "host"

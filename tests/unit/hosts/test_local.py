@@ -18,10 +18,12 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
+from pagecage.linux import procfs
 from pagecage.model.trial import Package
 from pagecage.process import run, spawn
 from pagecage.units import GIB
 from tests.builders.facts import FIT
+from tests.builders.programs import install, install_first
 
 NEED = ResourceNeeds(2**31, 2**20)
 
@@ -98,7 +100,7 @@ def test_resident_data_must_fit_into_memory(
     host: LocalHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "facts", lambda: FIT)
-    monkeypatch.setattr(local.procfs, "meminfo_bytes", lambda _: 10 * GIB)
+    monkeypatch.setattr(procfs, "meminfo_bytes", lambda _: 10 * GIB)
     host.prepare(replace(NEED, resident_bytes=10 * GIB), lambda _: None)
     with pytest.raises(HostError, match=r"15 GiB of data must stay in memory.* has 10 GiB"):
         host.prepare(replace(NEED, resident_bytes=15 * GIB), lambda _: None)
@@ -136,9 +138,7 @@ def test_a_dataset_that_is_there_already_needs_no_room(host: LocalHost) -> None:
 
 
 def test_files_arrive_with_their_names_and_modes(host: LocalHost, tmp_path: Path) -> None:
-    source = tmp_path / "pcread"
-    source.write_text("#!/bin/sh\nexit 7\n")
-    source.chmod(0o755)
+    source = install(tmp_path / "pcread", "#!/bin/sh\nexit 7\n")
     host.push([source], f"{host.spool_dir}/bin")
     assert [path.name for path in Path(host.spool_dir, "bin").iterdir()] == ["pcread"]
     assert os.access(Path(host.spool_dir, "bin/pcread"), os.X_OK)
@@ -227,15 +227,12 @@ def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     """The first on PATH may be too old, or a shim; and the user's settings are for his programs,
     not for the agent.
     """
-    (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
-    (tmp_path / "python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    install_first(tmp_path / "python3", "#!/bin/sh\nexit 127\n", monkeypatch)
     monkeypatch.setenv("PYTHONHOME", "/nonexistent")
     program = tmp_path / "agent.py"
     program.write_text("import json, os; print(os.environ['PYTHONHOME'])")
-    assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", (
-        "a workload inherits it"
-    )
+    done = run(LocalHost().command(["python3", str(program)]))
+    assert done.stdout == "/nonexistent\n", "a workload inherits it"
 
 
 def test_the_spool_is_in_memory_for_who_has_a_runtime_directory(tmp_path: Path) -> None:

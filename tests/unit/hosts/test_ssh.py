@@ -15,6 +15,7 @@ from pagecage.errors import HostDied, HostError
 from pagecage.hosts.ssh import SshTarget, master_argv, push, remove_stale_socket, ssh_argv
 from pagecage.hosts.vm.guest_client import release, wake
 from pagecage.hosts.vm.guest_daemon import answer
+from tests.builders.programs import install_first
 
 TARGET = SshTarget(
     "127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), "pagecage-guest", Path("/s/ssh")
@@ -88,11 +89,8 @@ def test_nothing_to_copy_makes_no_connection() -> None:
 @pytest.fixture
 def ssh_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run what ssh would run on a host in a shell here; return an empty folder."""
-    (tmp_path / "bin").mkdir()
-    ssh = tmp_path / "bin/ssh"
-    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    script = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
+    install_first(tmp_path / "bin/ssh", script, monkeypatch)
     (tmp_path / "agent.pyz").write_text("agent")
     return tmp_path
 

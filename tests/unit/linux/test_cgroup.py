@@ -114,26 +114,15 @@ def test_counters_of_version_2(v2: Cgroup) -> None:
 
 def test_counters_of_version_1_have_the_names_of_version_2(hybrid: Cgroup) -> None:
     counters = read_counters(hybrid)
-    assert counters["memory.stat"] == {
-        "anon": 100,
-        "file": 200,
-        "swap": 7,
-        "workingset_refault_file": 3,
-        "pgmajfault": 4,
-    }
+    memory = {"anon": 100, "file": 200, "swap": 7, "workingset_refault_file": 3, "pgmajfault": 4}
+    assert counters["memory.stat"] == memory
     assert counters["memory.events"] == {"max": 3, "oom_kill": 2}
     assert (counters["memory.current"], counters["memory.peak"]) == (4096, 8192)
     assert counters["memory.swap.current"] == 7
-    assert counters["io.stat"] == {
-        "254:16": {"rbytes": 10, "wbytes": 20, "dbytes": 0, "rios": 1, "wios": 2}
-    }
-    assert counters["cpu.stat"] == {
-        "nr_periods": 9,
-        "nr_throttled": 1,
-        "throttled_usec": 3,
-        "usage_usec": 5,
-        "user_usec": 3,
-    }
+    moved = {"rbytes": 10, "wbytes": 20, "dbytes": 0, "rios": 1, "wios": 2}
+    assert counters["io.stat"] == {"254:16": moved}
+    quota = {"nr_periods": 9, "nr_throttled": 1, "throttled_usec": 3}
+    assert counters["cpu.stat"] == {**quota, "usage_usec": 5, "user_usec": 3}
     assert counters["io.pressure"]["some"]["total"] == 7
     assert counters["cpu.pressure"] is None
 
@@ -147,12 +136,12 @@ def test_cpu_time_without_a_unified_hierarchy(tmp_path: Path) -> None:
 
 
 def test_a_kernel_without_a_file_leaves_none(v2: Cgroup) -> None:
-    for name in ("memory.peak", "io.stat", "memory.events"):
+    names = ("memory.peak", "io.stat", "memory.events")
+    for name in names:
         (directory(v2) / name).unlink()
     counters = read_counters(v2)
-    assert counters["memory.peak"] is None
-    assert counters["io.stat"] is None
-    assert counters["memory.events"] is None
+    for name in names:
+        assert counters[name] is None
 
 
 def test_a_cgroup_that_is_gone_has_no_counters(tmp_path: Path) -> None:
@@ -216,10 +205,8 @@ def test_a_missing_file_is_no_limit(v2: Cgroup, hybrid: Cgroup) -> None:
 
 
 def test_version_1_without_limits(hybrid: Cgroup) -> None:
-    write(
-        Path(str(hybrid.memory)),
-        {name: f"{2**63 - 4096}\n" for name in V1["memory"] if "limit" in name},
-    )
+    unlimited = {name: f"{2**63 - 4096}\n" for name in V1["memory"] if "limit" in name}
+    write(Path(str(hybrid.memory)), unlimited)
     Path(str(hybrid.cpu), "cpu.cfs_quota_us").write_text("-1\n")
     found = read_limits(hybrid, "8:8")
     assert {found["memory.max"], found["memory.swap.max"]} == {"max"}
@@ -271,9 +258,6 @@ def test_io_limits_are_written_in_each_version(v2: Cgroup, hybrid: Cgroup) -> No
     assert (place / "blkio.throttle.read_iops_device").read_text() == "254:16 7\n"
 
 
-# --- Places ---------------------------------------------------------------------------------------
-
-
 def mounts(proc: Path, **places: Path) -> None:
     """Write mountinfo with a hierarchy of each controller; the others are in the unified one."""
     lines = []
@@ -307,13 +291,9 @@ def test_a_namespaces_root_is_an_ancestor(tree: Path) -> None:
 
 
 def test_parents_of_blkio_hold_nothing_back(tree: Path) -> None:
-    mounts(tree / "proc", **{name: tree / name for name in ("unified", "memory", "blkio", "cpu")})
-    group = Cgroup(
-        unified=tree / "unified/a/b",
-        memory=tree / "memory/a/b",
-        blkio=tree / "blkio/a/b",
-        cpu=tree / "cpu/a/b",
-    )
+    names = ("unified", "memory", "blkio", "cpu")
+    mounts(tree / "proc", **{name: tree / name for name in names})
+    group = Cgroup(**{name: tree / name / "a/b" for name in names})
     assert list(map(directory, ancestors(group))) == [tree / "memory/a", tree / "cpu/a"]
 
 
@@ -328,9 +308,8 @@ def test_the_root_of_a_container_in_version_1_is_an_ancestor(tree: Path) -> None
 def test_a_parent_to_which_nothing_is_charged_limits_nothing(tree: Path) -> None:
     mounts(tree / "proc", memory=tree / "memory")
     write(tree / "memory/a", {"memory.use_hierarchy": "0\n"})
-    assert list(ancestors(Cgroup(memory=tree / "memory/a/b/c"))) == [
-        Cgroup(memory=tree / "memory/a/b")
-    ]
+    found = list(ancestors(Cgroup(memory=tree / "memory/a/b/c")))
+    assert found == [Cgroup(memory=tree / "memory/a/b")]
 
 
 def test_real_roots_are_left_out(tree: Path) -> None:
@@ -388,9 +367,6 @@ def test_a_hierarchy_under_another_mount_is_none(tree: Path) -> None:
     assert cgroup_of(7) == Cgroup(unified=tree / "u/y")
 
 
-# --- Imposed limits -------------------------------------------------------------------------------
-
-
 def test_imposed_limits_of_version_2_up_to_the_containers_own_cgroup(tree: Path) -> None:
     mounts(tree / "proc", unified=tree / "cgroup")
     write(tree / "proc/self", {"cgroup": "0::/ours/leaf\n"})
@@ -412,12 +388,9 @@ def test_imposed_limits_of_version_1(tree: Path) -> None:
         if name != "unified":
             write(tree / name / "docker/x", files)
     write(tree / "blkio/docker", V1["blkio"])
+    memory = {"memory.max": "4096", "memory.swap.max": "0", "memory.hits": "3"}
     assert read_imposed_limits(DISK) == {
-        str(tree / "memory/docker/x"): {
-            "memory.max": "4096",
-            "memory.swap.max": "0",
-            "memory.hits": "3",
-        },
+        str(tree / "memory/docker/x"): memory,
         str(tree / "blkio/docker/x"): {"io.max.rbps": "20000000", "io.max.riops": "500"},
         str(tree / "cpu/docker/x"): {"cpu.max": "50000 100000"},
     }

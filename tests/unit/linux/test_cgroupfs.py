@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,38 +151,39 @@ def test_a_process_of_a_group_with_limits_has_to_leave_it(
     found = find_place(own)
     reasons = [one.reason for one in found.obstacles if one.controller == "memory"]
     if where == "unified":
-        assert reasons == [
-            f"{own} limits memory.max and has processes, so no cgroup can be made below it"
-        ]
+        why = "limits memory.max and has processes, so no cgroup can be made below it"
+        assert reasons == [f"{own} {why}"]
         assert found.obstacles[0].hint.startswith(f"mkdir {own}/init && for p in")
     else:
         assert reasons == []
         assert found.parent == own
 
 
-def place_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, files: dict[str, str]
-) -> Place:
-    """Return the place of a process in a unified hierarchy of plain files."""
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root of a unified hierarchy of plain files."""
     root = tmp_path / "unified"
+    for module in (cgroupfs, cgroups):
+        monkeypatch.setattr(module, "mount_points", lambda *_: {"unified": (root, "/")})
+    monkeypatch.setattr(cgroups, "CGROUP_ROOT", root)
+    return root
+
+
+def place_of(root: Path, own: str, files: dict[str, str]) -> Place:
+    """Return the place of a process of a cgroup there."""
     for name, text in {"cgroup.controllers": "cpu io memory\n", **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for module in (cgroupfs, cgroups):
-        monkeypatch.setattr(module, "mount_points", lambda *_: {"unified": (root, "/")})
-    monkeypatch.setattr(cgroups, "CGROUP_ROOT", root)
     return find_place(Cgroup(unified=root / own))
 
 
-def test_the_real_root_may_have_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": "1\n7\n"})
-    assert found == Place(Cgroup(unified=tmp_path / "unified"), ())
+def test_the_real_root_may_have_processes(root: Path) -> None:
+    found = place_of(root, ".", {"cgroup.procs": "1\n7\n"})
+    assert found == Place(Cgroup(unified=root), ())
 
 
-def test_a_group_with_processes_and_no_limits_is_left_for_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_with_processes_and_no_limits_is_left_for_its_parent(root: Path) -> None:
     files = {
         "a/b/cgroup.procs": "7\n",
         "a/b/cgroup.type": "domain\n",
@@ -189,29 +192,23 @@ def test_a_group_with_processes_and_no_limits_is_left_for_its_parent(
         "a/cgroup.type": "domain\n",
         "a/cgroup.controllers": "io memory cpu\n",
     }
-    found = place_of(tmp_path, monkeypatch, "a/b", files)
-    assert found == Place(Cgroup(unified=tmp_path / "unified/a"), ())
+    found = place_of(root, "a/b", files)
+    assert found == Place(Cgroup(unified=root / "a"), ())
 
 
-def test_a_namespaces_root_with_processes_has_a_command_that_moves_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = {"cgroup.procs": "1\n", "cgroup.type": "domain\n"}
-    [first] = place_of(tmp_path, monkeypatch, ".", files).obstacles
+def test_a_namespaces_root_with_processes_has_a_command_that_moves_them(root: Path) -> None:
+    [first] = place_of(root, ".", {"cgroup.procs": "1\n", "cgroup.type": "domain\n"}).obstacles
     assert "is a cgroup namespace's root with processes" in first.reason
-    assert first.hint.startswith(f"mkdir {tmp_path}/unified/init && ")
+    assert first.hint.startswith(f"mkdir {root}/init && ")
 
 
-def test_a_controller_that_was_not_delegated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_controller_that_was_not_delegated(root: Path) -> None:
     ours = {"cgroup.procs": "", "cgroup.type": "domain\n", "cgroup.controllers": "memory\n"}
     files = {f"a/{name}": text for name, text in ours.items()}
-    found = place_of(tmp_path, monkeypatch, "a", {**files, "cgroup.type": "domain\n"})
-    assert [(one.controller, one.hint) for one in found.obstacles] == [
-        ("io", f"echo +io >{tmp_path}/unified/cgroup.subtree_control"),
-        ("cpu", f"echo +cpu >{tmp_path}/unified/cgroup.subtree_control"),
-    ]
+    found = place_of(root, "a", {**files, "cgroup.type": "domain\n"})
+    hints = [(one.controller, one.hint) for one in found.obstacles]
+    control = root / "cgroup.subtree_control"
+    assert hints == [(name, f"echo +{name} >{control}") for name in ("io", "cpu")]
     assert "the io controller is not delegated to" in found.obstacles[0].reason
 
 
@@ -222,19 +219,19 @@ def test_without_any_hierarchy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.controller for one in found.obstacles} == {"memory", "io", "cpu"}
 
 
-def test_a_user_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_rights_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": ""})
-    assert found.obstacles[0].reason == f"this user may make no cgroup in {tmp_path}/unified"
+    found = place_of(root, ".", {"cgroup.procs": ""})
+    assert found.obstacles[0].reason == f"this user may make no cgroup in {root}"
     assert found.obstacles[0].hint == "run it as root"
 
 
-def test_a_read_only_hierarchy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.statvfs(tmp_path)
-    read_only: Any = type("Found", (), {"f_flag": real.f_flag | os.ST_RDONLY})
+def test_a_read_only_hierarchy_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(root.parent)
+    read_only = SimpleNamespace(f_flag=real.f_flag | os.ST_RDONLY)
     monkeypatch.setattr(os, "statvfs", lambda _: read_only)
-    found = place_of(tmp_path, monkeypatch, ".", {"cgroup.procs": ""})
-    assert found.obstacles[0].reason == f"{tmp_path}/unified is mounted read-only"
+    found = place_of(root, ".", {"cgroup.procs": ""})
+    assert found.obstacles[0].reason == f"{root} is mounted read-only"
     assert found.obstacles[0].hint.startswith("mount -o remount,rw ")
 
 
@@ -261,18 +258,16 @@ def test_controllers_that_were_enabled_are_disabled_by(tmp_path: Path, ends_by: 
     assert maker(tmp_path, parent).sweep() == []
 
 
-# --- The real kernel ------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def real(tmp_path: Path) -> Any:
+def real(tmp_path: Path) -> Iterator[Cgroupfs]:
+    """Groups of the real kernel, removed at the end."""
     made = Cgroupfs(tmp_path / "spool")
     yield made
     made.sweep()
 
 
 @pytest.fixture
-def file(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Any:
+def file(checkout: Path) -> Iterator[Path]:
     """Return a file on the checkout's disk that is not in the page cache."""
     path = checkout / f"build/tests/{os.getpid()}.bin"
     path.parent.mkdir(parents=True, exist_ok=True)

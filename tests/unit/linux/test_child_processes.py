@@ -13,10 +13,8 @@ from pagecage.linux.child_processes import Interrupted, Interruption
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    before = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    }
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
     made = Interruption()
     made.listen()
     yield made

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent import volume_server
 from pagecage.agent.volume_server import glibc_version, require_c_library
 from pagecage.errors import HostError
 from pagecage.linux import page_cache
@@ -38,7 +38,6 @@ from tests.fake_host import trees
 from tests.tree import ROOT
 
 PAGE_BYTES = kernel_page_bytes()
-
 PAGES = 64
 
 
@@ -158,7 +157,7 @@ def disk(name: str) -> Disk:
 
 
 @pytest.fixture
-def backing(tmp_path: Path) -> Path:
+def backing(tmp_path: Path) -> Iterator[Path]:
     """Return a file on the checkout's disk, all of it in the page cache."""
     path = ROOT / "build" / f"backing-{tmp_path.name}"
     path.write_bytes(bytes(1 << 20))
@@ -238,9 +237,8 @@ def test_an_old_glibc_is_refused_with_both_versions(tmp_path: Path) -> None:
     with pytest.raises(HostError) as refusal:
         require_c_library(plugin(tmp_path, "GLIBC_2.2.5", "GLIBC_2.100", "GLIBC_2.34"))
     major, minor = glibc_version() or (0, 0)
-    assert refusal.value.message == (
-        f"libpcvolume.so needs glibc 2.100 or newer, and this machine has glibc {major}.{minor}"
-    )
+    has = f"this machine has glibc {major}.{minor}"
+    assert refusal.value.message == f"libpcvolume.so needs glibc 2.100 or newer, and {has}"
 
 
 def test_this_machine_loads_what_it_can(tmp_path: Path) -> None:
@@ -251,7 +249,7 @@ def test_musl_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> str:
         raise ValueError(f"unrecognized configuration name {name}")
 
-    monkeypatch.setattr(volume_server.os, "confstr", refuse)
+    monkeypatch.setattr(os, "confstr", refuse)
     with pytest.raises(HostError, match="a C library other than glibc"):
         require_c_library(plugin(tmp_path, "GLIBC_2.17"))
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pagecage.linux import processes
 from pagecage.linux.processes import MARKER, SupervisedProcesses, TreeCounters
 from pagecage.process import PIPE, Process, identify, spawn
+from tests.builders.known import known
 from tests.builders.waiting import wait_until
 
 WRITE = (
@@ -39,8 +40,7 @@ def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
     """A process with one reaped child and one that lives; each wrote 1 MiB."""
     words = [sys.executable, "-c", WRITE, str(tmp_path / "a"), str(tmp_path / "b")]
     process = spawn(words, stdin=PIPE, stdout=PIPE, env={MARKER: f"{os.getpid()}-test"})
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"written\n"
+    assert known(process.stdout).readline() == b"written\n"
     yield process
     if process.poll() is None:
         process.communicate()
@@ -49,8 +49,7 @@ def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
 def test_the_living_and_the_reaped_are_counted(parent: Process[bytes]) -> None:
     members = list(processes.tree(parent.pid))
     assert len(members) == 2
-    found = processes.read_tree(parent.pid)
-    assert found is not None
+    found = known(processes.read_tree(parent.pid))
     assert 2 << 20 <= found.write_bytes < 3 << 20
     assert found.minor_faults > 0
     assert found.user_seconds > 0
@@ -98,9 +97,8 @@ def test_a_process_within_execve_is_found(
 ) -> None:
     """It has no environment until the kernel has set up the stack of its new program."""
     folder = fake_process(tmp_path, 4096, env_start, env_end)
-    monkeypatch.setattr(
-        "time.sleep", lambda _: (folder / "environ").write_bytes(f"A=1\0{MARKER}=mine".encode())
-    )
+    environ = f"A=1\0{MARKER}=mine".encode()
+    monkeypatch.setattr("time.sleep", lambda _: (folder / "environ").write_bytes(environ))
     assert processes.leaves_marked("mine", 0.0, tmp_path)
 
 
@@ -116,9 +114,8 @@ def test_no_time_is_spent_on_a_process_without_an_environment(
 def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> None:
     for kind in ("cpu", "io", "memory"):
         (tmp_path / "pressure").mkdir(exist_ok=True)
-        (tmp_path / "pressure" / kind).write_text(
-            "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
-        )
+        line = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+        (tmp_path / "pressure" / kind).write_text(line)
     assert processes.read_waits([], tmp_path)["pressure"]["io"]["some"]["total"] == 7
     (tmp_path / "pressure/io").unlink()
     for task in ("5", "6"):
@@ -133,9 +130,8 @@ def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> Non
 def test_counters_add_up(rows: list[tuple[int, ...]]) -> None:
     counters = [TreeCounters(*row) for row in rows]
     total = sum(counters[1:], counters[0])
-    assert vars(total) == {
-        name: sum(getattr(one, name) for one in counters) for name in vars(total)
-    }
+    for name, value in vars(total).items():
+        assert value == sum(getattr(one, name) for one in counters)
 
 
 def test_before_the_launch_the_counters_are_zero(tmp_path: Path) -> None:

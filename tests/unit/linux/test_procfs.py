@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +34,8 @@ from pagecage.linux.procfs import (
     read_kernel_threads_usec,
     read_text,
 )
+from pagecage.process import PIPE, spawn
+from tests.builders.known import known
 
 DISKSTATS = """\
  254       0 vda 100 1 2000 30 40 2 500 60 0 70 90 0 0 0 0 5 6 7
@@ -45,16 +46,17 @@ STAT = "cpu  10 20 30 40 50 60 70 80 90 100\ncpu0 1 2 3\nintr 5\n"
 
 
 def test_the_disks_own_line() -> None:
-    row = parse_diskstats(DISKSTATS, "254:16")
-    assert row is not None
+    row = known(parse_diskstats(DISKSTATS, "254:16"))
     keys = ("reads", "sectors_read", "io_ticks", "weighted_io_ticks")
     assert [row[key] for key in keys] == [7, 56, 9, 10]
-    assert parse_diskstats(DISKSTATS, "254:0") == {**row, **parse_diskstats(DISKSTATS, "254:0")}  # type: ignore[dict-item]
+    other = known(parse_diskstats(DISKSTATS, "254:0"))
+    assert other == {**row, **other}
 
 
 def test_newer_kernels_have_more_columns_and_older_fewer() -> None:
-    assert set(parse_diskstats(DISKSTATS, "254:0") or {}) == set(procfs.DISKSTATS_FIELDS)
-    assert (parse_diskstats(DISKSTATS, "254:0") or {})["flushes"] == 5
+    newest = known(parse_diskstats(DISKSTATS, "254:0"))
+    assert set(newest) == set(procfs.DISKSTATS_FIELDS)
+    assert newest["flushes"] == 5
     assert parse_diskstats(DISKSTATS, "8:1") == {"reads": 1, "reads_merged": 2}
 
 
@@ -65,8 +67,7 @@ def test_a_disk_that_is_not_listed_is_none() -> None:
 
 
 def test_the_cpu_line_in_ticks() -> None:
-    cpu = parse_cpu(STAT)
-    assert cpu is not None
+    cpu = known(parse_cpu(STAT))
     assert (cpu["user"], cpu["steal"], cpu["guest_nice"]) == (10, 80, 100)
     assert cpu["ticks_per_second"] > 0
     assert parse_cpu("intr 5\n") is None
@@ -79,13 +80,8 @@ def test_a_fake_proc(tmp_path: Path) -> None:
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure/cpu").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=17\n")
     waits = {"some": {"avg10": 0.0, "avg60": 0.0, "avg300": 0.0, "total": 17.0}}
-    assert read_host(tmp_path) == {
-        "vmstat": None,
-        "meminfo": None,
-        "stat": parse_cpu(STAT),
-        "cpu_pressure": waits,
-        "kernel_threads_usec": None,
-    }
+    absent = {"vmstat": None, "meminfo": None, "kernel_threads_usec": None}
+    assert read_host(tmp_path) == {**absent, "stat": parse_cpu(STAT), "cpu_pressure": waits}
     assert boot_id(tmp_path) is None
 
 
@@ -148,11 +144,10 @@ def test_a_device_that_was_never_busy_is_a_bare_key() -> None:
     assert found == {"8:0": {}, "254:16": {"rbytes": 5, "rios": 1}}
 
 
-@given(
-    st.dictionaries(
-        devices, st.dictionaries(st.sampled_from(["rbps", "wbps", "riops", "wiops"]), counts)
-    )
-)
+IO_LIMITS = st.dictionaries(st.sampled_from(["rbps", "wbps", "riops", "wiops"]), counts)
+
+
+@given(st.dictionaries(devices, IO_LIMITS))
 def test_limits_are_text(table: dict[str, dict[str, int]]) -> None:
     wanted = {
         device: {**{key: str(value) for key, value in row.items()}, "idle": "max"}
@@ -202,10 +197,8 @@ sockets = st.lists(st.tuples(st.integers(0, 65535), states), max_size=8)
 
 
 def line(number: int, port: int, state: int) -> str:
-    return (
-        f"   {number}: 0100007F:{port:04X} 00000000:0000 {state:02X} 00000000:00000000 00:00000000"
-        " 00000000 0 0 1 1\n"
-    )
+    zeros = "00000000:00000000 00:00000000 00000000"
+    return f"   {number}: 0100007F:{port:04X} 00000000:0000 {state:02X} {zeros} 0 0 1 1\n"
 
 
 @given(sockets)
@@ -316,11 +309,8 @@ def test_cpus_and_weights_of_a_cgroup(tmp_path: Path) -> None:
 
 def test_settings_of_a_process_that_changes_its_own() -> None:
     code = "import os; os.sched_setaffinity(0, {0}); os.nice(7); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with spawn([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as process:
+        known(process.stdout).readline()
         found = process_settings(process.pid)
         process.communicate(b"\n")
     assert found == {"affinity": "0", "nice": min(19, os.nice(0) + 7), "io_priority": "none 0"}

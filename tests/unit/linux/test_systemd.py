@@ -31,7 +31,7 @@ from pagecage.linux.systemd import (
     unit_name,
 )
 from pagecage.model.cage import Cage, DiskLimits, property_arguments
-from pagecage.process import Completed
+from pagecage.process import Completed, run
 from tests.builders.service_manager import Answer, FakeUnits
 from tests.fake_host.machine import CAGE, DISK, Machine
 from tests.tree import ROOT
@@ -99,14 +99,13 @@ def test_process_1_is_systemd_or_not(tmp_path: Path, name: str | None, first: bo
 def test_a_users_slices_are_under_their_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
-    assert str(USER.parent_cgroup()).endswith(
-        "user.slice/user-1000.slice/user@1000.service/pagecage.slice"
-    )
+    place = "user.slice/user-1000.slice/user@1000.service/pagecage.slice"
+    assert str(USER.parent_cgroup()).endswith(place)
     assert str(USER.control_directory()) == "/run/user/1000/systemd/user.control"
 
 
-def test_the_systems_drop_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert systemd.Systemd(False, 257).control_directory() == Path("/run/systemd/system.control")
+def test_the_systems_drop_ins() -> None:
+    assert SYSTEM.control_directory() == Path("/run/systemd/system.control")
     assert SYSTEM.parent_cgroup() == Path("/sys/fs/cgroup/pagecage.slice")
 
 
@@ -124,10 +123,8 @@ def test_stopping_a_slice_that_never_existed_is_no_error(machine: Machine) -> No
     assert machine.left() == []
 
 
-def test_a_refusal_is_an_error_with_systemds_message(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "start")
+def test_a_refusal_is_an_error_with_systemds_message(machine: Machine) -> None:
+    machine.misbehave(FAILS="start")
     with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
         SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
 
@@ -145,20 +142,20 @@ def test_a_stop_that_failed_once_is_repeated(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
-    real, calls = systemd.run, []
+    calls: list[list[str]] = []
 
     def fail_once(argv: list[str], **given: Any) -> Completed:
         calls.append(argv)
-        return Completed((), -9, "", "") if len(calls) == 1 else real(argv, **given)
+        return Completed((), -9, "", "") if len(calls) == 1 else run(argv, **given)
 
     monkeypatch.setattr(systemd, "run", fail_once)
     SYSTEM.remove("pagecage-x.1.slice")
     assert (len(calls), machine.left()) == (2, [])
 
 
-def test_a_slice_that_stays_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_stays_is_an_error(machine: Machine) -> None:
     SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
-    monkeypatch.setenv("FAKE_FAILS", "stop")
+    machine.misbehave(FAILS="stop")
     with pytest.raises(HostError, match=r"pagecage-x\.1\.slice could not be stopped"):
         SYSTEM.remove("pagecage-x.1.slice")
 

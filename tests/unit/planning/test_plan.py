@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pagecage.definitions.experiment import Experiment
 from pagecage.model.plan import blocks, plan_from_json, plan_to_json
 from pagecage.model.trial import SetupStep, Workload
-from pagecage.planning.plan import PlanOptions, covering, make_trials, selected, treatments
+from pagecage.planning.plan import PlanOptions, make_trials, selected, treatments
+from pagecage.planning.treatments import covering
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, level_table, plan_of, size_table
 

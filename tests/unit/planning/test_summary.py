@@ -7,8 +7,8 @@ import sys
 import tomllib
 
 import pytest
-from pagecage.definitions.experiment_file import ExperimentFile
 
+from pagecage.definitions.experiment import ExperimentFile
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.planning.plan import selected
 from pagecage.planning.summary import DEFAULT_REPEATS, summary_of

@@ -20,8 +20,9 @@ from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.definitions.trial_tables import LevelTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CreditBucket
+from pagecage.model.plan import Plan
 from pagecage.model.record import append_record, read_records
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.sweep import cages_of, parse_vary, sweep_experiment
 from tests.builders.command_line import called
 from tests.builders.run_edits import drop_digests, with_limits_of

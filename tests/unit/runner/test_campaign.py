@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+
+import pytest
 
 from pagecage.process import PIPE, spawn
 from pagecage.runner.campaign import send_request
 from pagecage.runner.frame_receiver import Frame, FrameReader
+from tests.builders.known import known
 
 
 def test_a_long_silence_is_the_end_of_a_stream_that_should_end() -> None:
@@ -25,11 +27,12 @@ def test_a_long_silence_is_the_end_of_a_stream_that_should_end() -> None:
     os.close(writing)
 
 
-def test_an_agent_that_could_not_be_asked_is_told_to_end(monkeypatch: Any) -> None:
+def test_an_agent_that_could_not_be_asked_is_told_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     program = "import os, sys; os.close(0) if sys.argv[1:] else sys.stdin.read()"
     process = spawn([sys.executable, "-c", program, "closes"], stdin=PIPE)
     process.wait()
     monkeypatch.setattr("pagecage.runner.campaign.request_to_json", lambda _: {})
     send_request(process, None)  # type: ignore[arg-type]
-    assert process.stdin is not None
-    assert process.stdin.closed
+    assert known(process.stdin).closed

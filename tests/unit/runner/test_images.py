@@ -27,6 +27,7 @@ from pagecage.runner.images import (
     read_archive,
 )
 from tests.builders.image_archive import ARCHITECTURES, config_of, layer, write_archive
+from tests.builders.programs import install
 
 # An engine's client with one image, own:1. What it prints is cut from Docker 26.1.5 and podman 5.4.
 ENGINE = """#!/bin/sh
@@ -59,8 +60,7 @@ def engine(folder: Path, name: str, *, has: bool = True, runs: bool = True) -> s
     layers = [layer({"own": b"x"})]
     config = config_of(layers, Entrypoint=["/own"], Cmd=["-a"])
     digest = write_archive(folder / "own.tar", layers, config)
-    (folder / name).write_text(ENGINE)
-    (folder / name).chmod(0o755)
+    install(folder / name, ENGINE)
     told = {"Id": digest, "Architecture": config["architecture"], "Os": "linux", "Size": 12345}
     (folder / f"{name}.json").write_text(json.dumps([{**told, "Config": config["config"]}]))
     for suffix, is_wanted in (("has", has), ("runs", runs)):

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pagecage.cli.host_choice import refuse_missing_programs
 
 from pagecage.agent.programs import fio
 from pagecage.cli import execution
 from pagecage.errors import EXIT_HOST, HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.planning.host_choice import refuse_missing_programs
 from pagecage.runner import local_programs
 from pagecage.runner.local_programs import missing_programs
 from tests.builders.plans import BASE, plan_of

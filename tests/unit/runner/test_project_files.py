@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pagecage.definitions.project_writer import (
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.runner.uploads import place_files
+from tests.builders.known import known
 from tests.tree import ROOT
 
 
@@ -47,26 +49,22 @@ def experiment(tmp_path: Path) -> Experiment:
 def test_here_the_command_runs_in_the_project(experiment: Experiment, tmp_path: Path) -> None:
     placed, copies = place_files(experiment, Place("local"))
     assert copies is None
-    assert (placed.workload.program, placed.workload.arguments) == (
-        "bin/server",
-        ("--index", "data", "-v"),
-    )
-    assert placed.workload.command is not None
-    assert placed.workload.command.directory == str(tmp_path)
+    assert placed.workload.program == "bin/server"
+    assert placed.workload.arguments == ("--index", "data", "-v")
+    assert known(placed.workload.command).directory == str(tmp_path)
 
 
 def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
-    placed, copies = place_files(experiment, Place("vm"))
-    assert copies is not None
+    placed, given = place_files(experiment, Place("vm"))
+    copies, command = known(given), known(placed.workload.command)
     assert [(file["source"], file["name"]) for file in copies["carried"]] == [
         (str(tmp_path / "bin/server"), "server"),
         (str(tmp_path / "data"), "data"),
     ]
     assert placed.workload.program == "/data/replay/server"
     assert placed.workload.arguments == ("--index", "/data/replay/data", "-v")
-    assert placed.workload.command is not None
-    assert placed.workload.command.data_paths == ("/data/replay/data",)
-    assert placed.workload.command.directory == copies["directory"] == "/data/replay"
+    assert command.data_paths == ("/data/replay/data",)
+    assert command.directory == copies["directory"] == "/data/replay"
 
 
 @pytest.fixture
@@ -104,7 +102,8 @@ def test_the_guest_gets_copies_of_a_workload_and_its_library(
 
 
 def test_a_workload_that_is_not_built_is_refused(workload: Path, tmp_path: Path) -> None:
-    for change in (lambda: workload.chmod(0o644), workload.unlink):
+    changes: tuple[Callable[[], None], ...] = (lambda: workload.chmod(0o644), workload.unlink)
+    for change in changes:
         change()
         for host in ("local", "vm"):
             with pytest.raises(PagecageError, match="is not an executable file"):

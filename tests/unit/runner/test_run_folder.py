@@ -20,6 +20,7 @@ from pagecage.model.record import append_record, read_records
 from pagecage.process import PIPE, spawn
 from pagecage.runner.run_folder import RecordLog, RunFolder, attempt_of, find_run, new_run_id
 from tests.builders.campaigns import Run
+from tests.builders.known import known
 from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fixtures.records import make_record
 from tests.tree import ROOT
@@ -172,8 +173,7 @@ def test_two_writers_of_a_run_exclude_each_other(folder: RunFolder) -> None:
     """The kernel releases the lock of a killed writer. Nothing is made in the folder for it."""
     before = sorted(folder.path.iterdir())
     writer = spawn([sys.executable, "-c", _WRITER, folder.path], stdin=PIPE, stdout=PIPE, cwd=ROOT)
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == b"locked\n"
+    assert known(writer.stdout).readline() == b"locked\n"
     with pytest.raises(HostError, match="another process writes to the run"):
         folder.locked().__enter__()
     writer.kill()

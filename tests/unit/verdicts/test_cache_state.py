@@ -60,10 +60,8 @@ def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: A
 def test_a_file_that_another_process_read_is_not_cold(sequential: dict[str, Any]) -> None:
     judged = evaluate(warmed(sequential, 131_072, 131_072))
     assert judged.cache_state_reached.verdict == "not_reached"
-    assert (
-        "64 MiB were not resident, but the disk delivered only 128 KiB"
-        in judged.cache_state_reached.reason
-    )
+    says = "64 MiB were not resident, but the disk delivered only 128 KiB"
+    assert says in judged.cache_state_reached.reason
     assert judged.excluded
 
 
@@ -74,15 +72,13 @@ def test_an_older_record_of_random_reads_is_contradicted_by_its_charge(
     found = judge_cache_state(warmed(sequential, 100 * MIB, 6 * MIB))
     assert found.verdict == "not_reached"
     assert "another process read 58 MiB" in found.reason
-    assert judge_cache_state(warmed(sequential, 100 * MIB, 60 * MIB)).verdict == "reached", (
-        "a charge may be behind"
-    )
+    behind = warmed(sequential, 100 * MIB, 60 * MIB)
+    assert judge_cache_state(behind).verdict == "reached", "a charge may be behind"
 
 
 def test_an_older_record_without_counters_stays_as_it_was() -> None:
-    assert (
-        judge_cache_state(make_record(counters={}, measured=None, response={})).verdict == "reached"
-    )
+    record = make_record(counters={}, measured=None, response={})
+    assert judge_cache_state(record).verdict == "reached"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +122,6 @@ def test_several_resident_files_count_whole_pages_each() -> None:
 
 
 def test_only_reads_from_the_measured_disk_count() -> None:
-    """Reads from another disk are not reads of the files."""
     record = plain_record()
     record["workload"]["end"] |= {"checksum": "7", "distinct_bytes": FILE_BYTES}
     record["counters"]["after"]["cgroup"]["io.stat"]["7:0"] = {"rbytes": FILE_BYTES}

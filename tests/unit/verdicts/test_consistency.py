@@ -205,20 +205,10 @@ def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
 
 def cached(**end: int) -> dict[str, Any]:
     """Return a cold cache that a reader of the whole file fills."""
-    start = {"resident_bytes": 0, "charged_bytes": 0, "read_bytes": 0, "reclaimed_bytes": 0}
-    filled = {
-        "resident_bytes": FILE_BYTES,
-        "charged_bytes": FILE_BYTES,
-        "read_bytes": FILE_BYTES,
-        "reclaimed_bytes": 0,
-    }
-    return {
-        "start": start,
-        "go": dict(start),
-        "end": {**filled, **end},
-        "came_bytes": FILE_BYTES,
-        "charge_lag_bytes": LAG,
-    }
+    names = ("resident_bytes", "charged_bytes", "read_bytes")
+    start, filled = ({**dict.fromkeys(names, n), "reclaimed_bytes": 0} for n in (0, FILE_BYTES))
+    moments = {"start": start, "go": dict(start), "end": {**filled, **end}}
+    return {**moments, "came_bytes": FILE_BYTES, "charge_lag_bytes": LAG}
 
 
 def reader(argv: tuple[str, ...] = (), **end: int) -> Record:
@@ -262,9 +252,7 @@ def test_a_limit_that_was_raised_meanwhile_is_leaky(moment: str) -> None:
     else:
         data["cage"]["read_back_after"] = {"io.max.rbps": "max"}
     record = record_from_json(data)
-    [limit] = [
-        one for one in evaluate(record, samples).limits if one.property == "IOReadBandwidthMax"
-    ]
+    limit = {one.property: one for one in evaluate(record, samples).limits}["IOReadBandwidthMax"]
     assert limit.verdict == "leaky"
     assert "io.max.rbps = max instead of 20000000" in limit.reason
     assert {one.verdict for one in judge_limits(record)} == {"enforced"}
@@ -273,19 +261,10 @@ def test_a_limit_that_was_raised_meanwhile_is_leaky(moment: str) -> None:
 def test_burst_credits_may_rewrite_a_cap() -> None:
     data = plain_record()
     data["cage"]["read_back_after"] = {"io.max.rbps": "max"}
-    data["cage"]["credits"] = {
-        "buckets": [
-            {
-                "kind": "bandwidth",
-                "properties": ["IOReadBandwidthMax"],
-                "base": 2e7,
-                "rate": 3e7,
-                "capacity": 1e8,
-                "credits_at_start": 1e8,
-            }
-        ],
-        "changes": [{"t": START + 1, "IOReadBandwidthMax": 20_000_000.0}],
-    }
+    bucket = {"kind": "bandwidth", "properties": ["IOReadBandwidthMax"], "base": 2e7, "rate": 3e7}
+    changes = [{"t": START + 1, "IOReadBandwidthMax": 20_000_000.0}]
+    buckets = [{**bucket, "capacity": 1e8, "credits_at_start": 1e8}]
+    data["cage"]["credits"] = {"buckets": buckets, "changes": changes}
     assert "leaky" not in {one.verdict for one in evaluate(record_from_json(data)).limits}
 
 

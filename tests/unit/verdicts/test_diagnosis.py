@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.model.json_codec import to_json
+from pagecage.model.json_codec import Json, to_json
+from pagecage.model.record import Record
+from pagecage.model.record_sections import Row
+from pagecage.verdicts.counters import Rows
+from pagecage.verdicts.diagnosis import Diagnosis
 from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
+from tests.builders.known import known
 from tests.fixtures.records import after, caged, make_record, series, with_sections
 from tests.fixtures.stored import NAMES, stored, with_caps
 
@@ -24,20 +31,19 @@ KNOWN = {
 }
 
 
-def diagnosis_of(record, rows):
+def diagnosis_of(record: Record, rows: Rows) -> Diagnosis:
     return evaluate(record, rows).diagnosis
 
 
-def test_every_stored_trial_is_known():
+def test_every_stored_trial_is_known() -> None:
     assert set(KNOWN) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stored_trial_is_held_by_what_it_was_set_up_to_meet(name):
+def test_a_stored_trial_is_held_by_what_it_was_set_up_to_meet(name: str) -> None:
     found = diagnosis_of(*stored(name))
     assert (found.bound_by, found.property) == KNOWN[name]
-    assert found.share is not None
-    assert found.share > 0.9
+    assert known(found.share) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -66,25 +72,24 @@ def test_a_stored_trial_is_held_by_what_it_was_set_up_to_meet(name):
         ),
     ],
 )
-def test_the_sentence_of_a_stored_trial(name, sentence):
+def test_the_sentence_of_a_stored_trial(name: str, sentence: str) -> None:
     assert diagnosis_of(*stored(name)).sentence == sentence
 
 
-def test_pages_read_again_for_want_of_memory():
+def test_pages_read_again_for_want_of_memory() -> None:
     sentence = diagnosis_of(*stored("memory")).sentence
     assert sentence.startswith("The MemoryMax of 6.4 MiB held the program back for ")
     assert "86 % of the bytes read had been in memory before." in sentence
     assert "More memory helps." in sentence
 
 
-def test_killed_though_the_measured_part_ended():
-    counters = after(oom_kill=1)
-    assert diagnosis_of(
-        make_record(outcome="oom_killed", counters=counters), series()
-    ).sentence.startswith("The OOM killer ended the program")
+def test_killed_though_the_measured_part_ended() -> None:
+    record = make_record(outcome="oom_killed", counters=after(oom_kill=1))
+    sentence = diagnosis_of(record, series()).sentence
+    assert sentence.startswith("The OOM killer ended the program")
 
 
-def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation():
+def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation() -> None:
     sentence = diagnosis_of(*stored("cpu")).sentence
     assert "computed or waited for a CPU (0.99 CPUs busy), and no cap was full." in sentence
     assert "QEMU emulates the CPU here" in sentence
@@ -132,12 +137,12 @@ def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation():
         ),
     ],
 )
-def test_the_sentence_of_a_real_cpu(cage, rates, sentence):
+def test_the_sentence_of_a_real_cpu(cage: Json, rates: dict[str, float], sentence: str) -> None:
     record = make_record(cage=caged(cage), emulated=False)
     assert diagnosis_of(record, series(**rates)).sentence == sentence
 
 
-def test_a_busy_disk_without_caps():
+def test_a_busy_disk_without_caps() -> None:
     sentence = diagnosis_of(*stored("device")).sentence
     assert "of the time (266 MB/s, 2,0" in sentence
     assert "without any cap" in sentence
@@ -192,14 +197,16 @@ def test_a_busy_disk_without_caps():
         ),
     ],
 )
-def test_with_one_thing_changed_another_limit_binds(name, caps, prop, says):
+def test_with_one_thing_changed_another_limit_binds(
+    name: str, caps: dict[str, int], prop: str | None, says: str
+) -> None:
     record, rows = stored(name)
     found = diagnosis_of(with_caps(record, **caps), rows)
     assert found.property == prop
     assert says in found.sentence
 
 
-def test_nothing_is_known_of_a_part_that_did_not_end():
+def test_nothing_is_known_of_a_part_that_did_not_end() -> None:
     found = diagnosis_of(make_record(measured=None, counters={}), [])
     assert (found.share, found.read, found.seconds) == (None, None, ())
     assert found.sentence == "The limit is not known, because the measured part did not end."
@@ -209,71 +216,69 @@ def test_nothing_is_known_of_a_part_that_did_not_end():
     ("name", "left_out", "word"),
     [("iops", "IOReadBandwidthMax", "bandwidth"), ("bandwidth", "IOReadIOPSMax", "IOPS")],
 )
-def test_a_cap_that_is_not_requested_is_not_mentioned(name, left_out, word):
+def test_a_cap_that_is_not_requested_is_not_mentioned(name: str, left_out: str, word: str) -> None:
     record, rows = stored(name)
     assert word not in diagnosis_of(with_caps(record, **{left_out: None}), rows).sentence
 
 
-def test_without_its_memory_limit_the_same_refaults_name_something_else():
+def test_without_its_memory_limit_the_same_refaults_name_something_else() -> None:
     record, rows = stored("memory")
     assert diagnosis_of(with_caps(record, MemoryMax=None), rows).bound_by != "memory"
 
 
-def test_a_cap_that_is_full_of_what_had_to_leave_memory():
+def test_a_cap_that_is_full_of_what_had_to_leave_memory() -> None:
     record, rows = stored("memory")
     capped = with_caps(record, IOReadIOPSMax=668)
     found = diagnosis_of(capped, rows)
     assert found.property == "IOReadIOPSMax"
     again = "86 % of the bytes read had been in memory before. More memory helps as well."
     assert again in found.sentence
-    assert (
-        "in memory before" not in diagnosis_of(with_caps(capped, MemoryMax=None), rows).sentence
-    ), "no limit made it leave"
+    unlimited = diagnosis_of(with_caps(capped, MemoryMax=None), rows)
+    assert "in memory before" not in unlimited.sentence, "no limit made it leave"
     assert "in memory before" not in diagnosis_of(*stored("bandwidth-in-order")).sentence
 
 
-def test_bytes_that_the_program_did_not_request():
+def test_bytes_that_the_program_did_not_request() -> None:
     record = make_record()
     sentence = diagnosis_of(record, series(rbytes=19e6, rios=150, io_wait=0.6)).sentence
     assert "The disk delivered 31.7 bytes for each byte that the program requested." in sentence
 
 
-def _writes(rows):
+def _writes(rows: Rows) -> Rows:
     """Return the series with writes in place of reads."""
     swap = {"rbytes": "wbytes", "rios": "wios", "wbytes": "rbytes", "wios": "rios"}
     return [{**row, "io": {swap[key]: value for key, value in row["io"].items()}} for row in rows]
 
 
-def test_writes_are_distinguished_from_reads():
+def test_writes_are_distinguished_from_reads() -> None:
     record, rows = stored("iops")
     record = with_caps(record, IOReadIOPSMax=None, IOReadBandwidthMax=None)
     found = diagnosis_of(record, _writes(rows))
     assert found.property == "IOWriteIOPSMax"
-    assert (
-        "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB (2.05 MB/s"
-        " of 20 MB/s)." in found.sentence
-    )
+    full = "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB"
+    assert f"{full} (2.05 MB/s of 20 MB/s)." in found.sentence
     assert "sequentially" not in found.sentence
-    assert (found.read.bytes, found.write.ios_per_second) == (0, pytest.approx(500, rel=0.01))
+    assert known(found.read).bytes == 0
+    assert known(found.write).ios_per_second == pytest.approx(500, rel=0.01)
 
 
-def test_a_bandwidth_cap_on_writes():
+def test_a_bandwidth_cap_on_writes() -> None:
     record, rows = stored("bandwidth")
     found = diagnosis_of(record, _writes(rows))
     assert found.property == "IOWriteBandwidthMax"
     assert "More bandwidth or writing less helps." in found.sentence
 
 
-def test_a_second_limit_is_named():
+def test_a_second_limit_is_named() -> None:
     record, rows = stored("iops")
-    start = record.measured.start_monotonic_seconds
+    start = known(record.measured).start_monotonic_seconds
     rows = [row if row["t"] < start + 28 else _idle(row, rows, start + 28) for row in rows]
     sentence = diagnosis_of(record, rows).sentence
     assert sentence.startswith("The 500 IOPS cap on reads was full for 70 % of the time")
     assert "Computing took another 30 % of the time." in sentence
 
 
-def _idle(row, rows, moment):
+def _idle(row: Row, rows: Rows, moment: float) -> Json:
     """Return the row as if the disk were idle and the CPU busy since `moment`."""
     last = next(one for one in rows if one["t"] >= moment)
     since = max(0.0, row["t"] - last["t"])
@@ -281,13 +286,13 @@ def _idle(row, rows, moment):
     return {**row, "io": last["io"], "disk": last["disk"], "pressure": last["pressure"], "cpu": cpu}
 
 
-def test_sequential_reading_by_small_windows_needs_iops_too():
+def test_sequential_reading_by_small_windows_needs_iops_too() -> None:
     record, rows = stored("iops")
     record = with_sections(record, device={"queue_settings": {"read_ahead_kb": "16"}})
     assert diagnosis_of(record, rows).sequential_seconds == pytest.approx(134217728 / 16384 / 500)
 
 
-def test_every_second_is_reported():
+def test_every_second_is_reported() -> None:
     found = diagnosis_of(*stored("iops"))
     assert len(found.seconds) == 40
     assert {(one.bound_by, one.property) for one in found.seconds} == {("iops", "IOReadIOPSMax")}
@@ -306,28 +311,27 @@ def test_every_second_is_reported():
     busy=st.floats(0, 1),
     throttled=st.floats(0, 1),
 )
-def test_there_is_always_a_sentence_and_it_is_plain_data(**rates):
+def test_there_is_always_a_sentence_and_it_is_plain_data(**rates: float) -> None:
     verdicts = evaluate(make_record(), series(2, **rates))
     assert verdicts.diagnosis.sentence.endswith(".")
     assert verdicts_to_json(verdicts)["diagnosis"]["bound_by"] == verdicts.binding_limit.verdict
     assert sum(one.seconds for one in verdicts.diagnosis.seconds) <= 10.0
 
 
-def test_credits_that_ran_out_are_reported():
+def test_credits_that_ran_out_are_reported() -> None:
     record, rows = stored("iops")
-    start = record.measured.start_monotonic_seconds
+    start = known(record.measured).start_monotonic_seconds
     changes = [{"t": start - 1, "IOReadIOPSMax": 1000}, {"t": start + 12.5, "IOReadIOPSMax": 500}]
-    record = with_sections(
-        record, cage={"credits": {"buckets": [], "changes": changes, "error": None}}
-    )
+    section = {"buckets": [], "changes": changes, "error": None}
+    record = with_sections(record, cage={"credits": section})
     found = diagnosis_of(record, rows)
     assert "Burst credits ran out after 12.5 s. Then only the base rate was left." in found.sentence
     assert found.seconds[5].read.iops_cap == 1000
     assert found.seconds[20].read.iops_cap == 500
-    assert found.read.iops_cap == pytest.approx(500 * (1 + 12.5 / 40), rel=0.02)
+    assert known(found.read).iops_cap == pytest.approx(500 * (1 + 12.5 / 40), rel=0.02)
 
 
-def _mixed(record, writes, **cage):
+def _mixed(record: Record, writes: int, **cage: Any) -> Record:
     """Return the record with this many writes beside its 20,000 reads, under a shared limit."""
     counters = to_json(record.counters)
     counters["after"]["cgroup"]["io.stat"][record.device.maj_min]["wios"] += writes
@@ -335,19 +339,11 @@ def _mixed(record, writes, **cage):
     return with_sections(record, counters=counters, cage={"accounting": accounting, **cage})
 
 
-def _split(**bucket):
-    whole = {
-        "kind": "iops",
-        "properties": ["IOReadIOPSMax", "IOWriteIOPSMax"],
-        "base": 500,
-        "rate": 500,
-    }
-    return {
-        "credits": {
-            "buckets": [{**whole, "capacity": 0, "credits_at_start": 0, **bucket}],
-            "changes": [],
-        }
-    }
+def _split(**bucket: float) -> Json:
+    properties = ["IOReadIOPSMax", "IOWriteIOPSMax"]
+    whole = {"kind": "iops", "properties": properties, "base": 500, "rate": 500}
+    shared = {**whole, "capacity": 0, "credits_at_start": 0, **bucket}
+    return {"credits": {"buckets": [shared], "changes": []}}
 
 
 PAST = (
@@ -370,28 +366,26 @@ LITTLE = {"rate": 1000, "capacity": 2000, "credits_at_start": 2000}
         (12_000, _split(**LITTLE), "used 1.50 times the limit of 500 IOPS"),
     ],
 )
-def test_the_use_of_a_shared_limit_is_reported(writes, cage, says):
+def test_the_use_of_a_shared_limit_is_reported(writes: int, cage: Json, says: str | None) -> None:
     record, rows = stored("iops")
     record = _mixed(with_caps(record, IOWriteIOPSMax=500), writes, **cage)
     sentence = diagnosis_of(record, rows).sentence
     assert says in sentence if says else "Reads and writes" not in sentence
 
 
-def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base():
+def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base() -> None:
     record, rows = stored("iops")
-    start = record.measured.start_monotonic_seconds
+    start = known(record.measured).start_monotonic_seconds
     reduced = {**_split()["credits"], "changes": [{"t": start - 1, "IOReadIOPSMax": 510}]}
-    record = with_sections(
-        with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640),
-        cage={"credits": reduced, "requested": {"IOReadIOPSMax": 640}},
-    )
-    assert (
-        "The 640 IOPS cap on reads (on average 510 IOPS because reads and writes share it) was full"
-        in diagnosis_of(record, rows).sentence
-    )
+    record = with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640)
+    section = {"credits": reduced, "requested": {"IOReadIOPSMax": 640}}
+    record = with_sections(record, cage=section)
+    shared = "on average 510 IOPS because reads and writes share it"
+    says = f"The 640 IOPS cap on reads ({shared}) was full"
+    assert says in diagnosis_of(record, rows).sentence
 
 
-def test_credits_gone_before_the_trial_are_reported():
+def test_credits_gone_before_the_trial_are_reported() -> None:
     record, rows = stored("iops")
     burst = {"start": "drained", "iops": {"rate": 3000, "credits": 1000}, "bandwidth": None}
     sentence = diagnosis_of(with_sections(record, cage={"burst": burst}), rows).sentence
@@ -399,20 +393,18 @@ def test_credits_gone_before_the_trial_are_reported():
     assert "ran out" not in sentence
 
 
-def test_requests_merged_after_counting_are_reported():
+def test_requests_merged_after_counting_are_reported() -> None:
     record, rows = stored("iops")
     counters = to_json(record.counters)
-    counters["after"]["device"]["reads"] = counters["before"]["device"]["reads"] + 10_000
-    counters["after"]["device"]["sectors_read"] = (
-        counters["before"]["device"]["sectors_read"] + 160_000
-    )
+    for name, count in (("reads", 10_000), ("sectors_read", 160_000)):
+        counters["after"]["device"][name] = counters["before"]["device"][name] + count
     sentence = diagnosis_of(with_sections(record, counters=counters), rows).sentence
     assert "the disk received one request of 8 KiB for 2.00 I/Os" in sentence
     assert "request" not in diagnosis_of(record, rows).sentence
 
 
 @pytest.mark.parametrize(("writes", "is_leaky"), [(2_000, True), (100, False)])
-def test_exceeding_a_divided_limit_is_a_leak(writes, is_leaky):
+def test_exceeding_a_divided_limit_is_a_leak(writes: int, is_leaky: bool) -> None:
     record, rows = stored("iops")
     record = with_caps(record, IOReadIOPSMax=500, IOWriteIOPSMax=500)
     limits = evaluate(_mixed(record, writes, **_split()), rows).limits

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagecage.model.json_codec import Json
 from pagecage.model.record import OUTCOMES, Record
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.evaluate import Verdicts, evaluate, verdicts_to_json
@@ -39,12 +40,12 @@ from tests.fixtures.records import (
         ("any", 4096, "not_applicable"),
     ],
 )
-def test_cache_state(requested, resident, word):
+def test_cache_state(requested: str, resident: int | None, word: str) -> None:
     record = make_record(cache={"requested": requested, "resident_bytes_before": resident})
     assert judge_cache_state(record).verdict == word
 
 
-def test_a_resident_file_counts_whole_pages():
+def test_a_resident_file_counts_whole_pages() -> None:
     cache = {
         "requested": "resident",
         "file_bytes": 4097,
@@ -57,7 +58,7 @@ def test_a_resident_file_counts_whole_pages():
 
 
 @pytest.mark.parametrize("changes", [{}, {"outer_host": None}])
-def test_a_quiet_host(changes):
+def test_a_quiet_host(changes: Json) -> None:
     assert judge_host_quiet(make_record(**changes)).verdict == "quiet"
 
 
@@ -70,7 +71,7 @@ def test_a_quiet_host(changes):
         ({"throttled": 1.0}, "CPU limit that the cage does not request"),
     ],
 )
-def test_each_kind_of_noise_is_found_and_named(figures, what):
+def test_each_kind_of_noise_is_found_and_named(figures: Json, what: str) -> None:
     found = judge_host_quiet(make_record(counters=after(**figures)))
     assert found.verdict == "not_quiet"
     assert what in found.reason
@@ -78,27 +79,27 @@ def test_each_kind_of_noise_is_found_and_named(figures, what):
 
 
 @pytest.mark.parametrize(("foreign", "word"), [(900_000, "quiet"), (1_100_000, "not_quiet")])
-def test_foreign_traffic_on_a_disk_that_the_trial_hardly_uses(foreign, word):
+def test_foreign_traffic_on_a_disk_that_the_trial_hardly_uses(foreign: int, word: str) -> None:
     counters = after(read_bytes=0, reads=0, foreign=foreign)
     assert judge_host_quiet(make_record(counters=counters)).verdict == word
 
 
 @pytest.mark.parametrize(("flushes", "word"), [(0, "not_quiet"), (80, "not_quiet"), (800, "quiet")])
-def test_writes_of_the_file_system_for_a_sync_are_not_foreign(flushes, word):
+def test_writes_of_the_file_system_for_a_sync_are_not_foreign(flushes: int, word: str) -> None:
     counts = after()
     counts["before"]["device"]["flushes"] = 7
     counts["after"]["device"] |= {"flushes": 7 + flushes, "sectors_written": 12_000_000 // 512}
     assert judge_host_quiet(make_record(counters=counts)).verdict == word
 
 
-def test_syncs_do_not_excuse_foreign_reads():
+def test_syncs_do_not_excuse_foreign_reads() -> None:
     counts = after(foreign=20_000_000)
     counts["before"]["device"]["flushes"] = 0
     counts["after"]["device"]["flushes"] = 10_000
     assert judge_host_quiet(make_record(counters=counts)).verdict == "not_quiet"
 
 
-def test_a_busy_outer_host():
+def test_a_busy_outer_host() -> None:
     around = {"before": outer(0.0), "after": outer(SECONDS, others=0.7)}
     found = judge_host_quiet(make_record(outer_host=around))
     assert found.verdict == "not_quiet"
@@ -114,7 +115,7 @@ def test_a_busy_outer_host():
         {"measured": None},
     ],
 )
-def test_what_was_not_counted_is_unknown(changes):
+def test_what_was_not_counted_is_unknown(changes: Json) -> None:
     assert judge_host_quiet(make_record(**changes)).verdict == "unknown"
 
 
@@ -122,7 +123,7 @@ def test_what_was_not_counted_is_unknown(changes):
 @given(
     ticks=st.integers(min_value=0, max_value=4), seconds=st.floats(min_value=0.001, max_value=0.19)
 )
-def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
+def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks: int, seconds: float) -> None:
     measured = {**plain_record()["measured"], "seconds": seconds}
     counts = after(read_bytes=0, reads=0, seconds=seconds, steal=ticks / 100)
     for moment in ("before", "after"):
@@ -137,42 +138,42 @@ def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
         (caged({"CPUQuota": 20}), {"cpu_wait": 8, "throttled": 7}),
     ],
 )
-def test_own_threads_and_a_quota_are_not_noise(cage, figures):
+def test_own_threads_and_a_quota_are_not_noise(cage: Json, figures: Json) -> None:
     record = make_record(cage=cage, counters=after(**figures))
     assert judge_host_quiet(record).verdict == "quiet"
 
 
-def test_amplification_is_per_byte_asked_for_and_per_distinct_byte():
+def test_amplification_is_per_byte_asked_for_and_per_distinct_byte() -> None:
     workload = {"end": {"bytes": 2_000_000, "distinct_bytes": 500_000}}
     found = amplification(make_record(counters=after(read_bytes=4_000_000), workload=workload))
     assert (found.per_requested_byte, found.per_distinct_byte) == (2.0, 8.0)
 
 
 @pytest.mark.parametrize("changes", [{"workload": {"end": {}}}, {"counters": {}}])
-def test_amplification_is_unknown_without_a_closing_line(changes):
+def test_amplification_is_unknown_without_a_closing_line(changes: Json) -> None:
     assert amplification(make_record(**changes)).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
     ("reads", "seconds", "cap"), [(1500, 5.0, "IOReadBandwidthMax"), (4000, 8.0, "IOReadIOPSMax")]
 )
-def test_the_time_floor_is_that_of_the_slower_cap(reads, seconds, cap):
+def test_the_time_floor_is_that_of_the_slower_cap(reads: int, seconds: float, cap: str) -> None:
     found = time_floor(make_record(counters=after(read_bytes=100_000_000, reads=reads)))
     assert found.floor_seconds == pytest.approx(seconds)
     assert found.closeness == pytest.approx(seconds / SECONDS)
     assert cap in found.reason
 
 
-def test_there_is_no_time_floor_without_caps():
+def test_there_is_no_time_floor_without_caps() -> None:
     assert time_floor(make_record(cage=caged({}))).verdict == "unknown"
 
 
 @pytest.mark.parametrize(("emulated", "word"), [(True, "yes"), (False, "no"), (None, "unknown")])
-def test_emulated(emulated, word):
+def test_emulated(emulated: bool | None, word: str) -> None:
     assert evaluate(make_record(emulated=emulated)).emulated.verdict == word
 
 
-def test_a_proven_trial_is_kept():
+def test_a_proven_trial_is_kept() -> None:
     verdicts = evaluate(make_record())
     assert (verdicts.excluded, verdicts.reasons, verdicts.is_data_point) == (False, (), True)
 
@@ -185,7 +186,7 @@ def test_a_proven_trial_is_kept():
         ({"counters": after(foreign=90_000_000)}, "host not quiet"),
     ],
 )
-def test_only_these_three_exclude(change, reason):
+def test_only_these_three_exclude(change: Json, reason: str) -> None:
     verdicts = evaluate(make_record(**change))
     assert verdicts.excluded
     assert [r.startswith(reason) for r in verdicts.reasons] == [True]
@@ -199,28 +200,21 @@ def test_only_these_three_exclude(change, reason):
         {"outer_host": {"before": {}}},
     ],
 )
-def test_doubt_alone_does_not_exclude(change):
+def test_doubt_alone_does_not_exclude(change: Json) -> None:
     assert not evaluate(make_record(**change)).excluded
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_which_outcomes_are_data_points(outcome):
+def test_which_outcomes_are_data_points(outcome: str) -> None:
     expected = outcome in ("ok", "oom_killed", "timed_out")
     assert evaluate(make_record(outcome=outcome)).is_data_point == expected
 
 
-def test_an_empty_record_is_evaluated_without_an_error():
-    bare = {
-        "cage": {},
-        "cache": {},
-        "device": {},
-        "workload": {},
-        "counters": {},
-        "measured": None,
-        "phases": [],
-    }
+def test_an_empty_record_is_evaluated_without_an_error() -> None:
+    sections = ("cage", "cache", "device", "workload", "counters", "response")
+    bare: Json = {**{name: {} for name in sections}, "measured": None, "phases": []}
     for outcome in OUTCOMES:
-        record = make_record(outcome=outcome, outer_host=None, response={}, **bare)
+        record = make_record(outcome=outcome, outer_host=None, **bare)
         json.dumps(verdicts_to_json(evaluate(record, [])))
 
 
@@ -242,18 +236,14 @@ def record_of(reads: float, writes: float, foreign_bytes: int = 0, **cage: Any) 
         counters[moment]["cgroup"]["io.stat"][LOG_DISK] = moved
     device = {"reads": 0, "sectors_read": 0, "writes": written, "io_ticks": 1000, "flushes": 0}
     sectors = written * 8 + foreign_bytes // 512
-    counters["before"]["disks"] = {
-        "wal": {"device": dict.fromkeys([*device, "sectors_written"], 0), "lower_device": None}
-    }
-    counters["after"]["disks"] = {
-        "wal": {"device": {**device, "sectors_written": sectors}, "lower_device": None}
-    }
+    at_end = {**device, "sectors_written": sectors}
+    for moment, counted in (("before", dict.fromkeys(at_end, 0)), ("after", at_end)):
+        counters[moment]["disks"] = {"wal": {"device": counted, "lower_device": None}}
     log = caged(LOG, IOWriteIOPSMax=driven(50))
     log |= {"read_back": {"io.max.wiops": "50"}, "ancestors": {}} | cage
     disk = {"device": {"name": "vdc", "maj_min": LOG_DISK}, "cage": log}
-    return make_record(
-        counters=counters, cage=caged(DATA, IOReadIOPSMax=driven(200)), disks={"wal": disk}
-    )
+    cage_of_data = caged(DATA, IOReadIOPSMax=driven(200))
+    return make_record(counters=counters, cage=cage_of_data, disks={"wal": disk})
 
 
 def rows_of(reads: float, writes: float) -> list[dict[str, Any]]:
@@ -297,9 +287,8 @@ def test_the_diagnosis_names_the_disk_whose_cap_was_full(
     found = judged(reads, writes)
     assert (found.binding_limit.verdict, found.diagnosis.disk) == ("iops", disk)
     where = "writes to" if disk == "wal" else "reads from"
-    assert found.diagnosis.sentence.startswith(
-        f"The {cap} IOPS cap on {where} the {disk} disk was full for 100 % of the time"
-    )
+    says = f"The {cap} IOPS cap on {where} the {disk} disk was full for 100 % of the time"
+    assert found.diagnosis.sentence.startswith(says)
     assert "as well" not in found.diagnosis.sentence
 
 

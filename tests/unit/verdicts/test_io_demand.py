@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pagecage.model.json_codec import Json
 from pagecage.verdicts.counters import cpu_seconds, io_difference
 from pagecage.verdicts.io_demand import IoDemand, io_demand
+from tests.builders.known import known
 from tests.fixtures.records import after, caged, make_record, series
 from tests.fixtures.stored import NAMES, stored
 
@@ -18,18 +20,20 @@ def demand_of(name: str) -> IoDemand:
     return found
 
 
+def measured(name: str) -> float:
+    return known(stored(name)[0].measured).seconds
+
+
 @pytest.mark.parametrize("name", ENDED)
 def test_windows_hold_all_io_and_no_more_time_than_was_measured(name: str) -> None:
     record, _ = stored(name)
-    found = demand_of(name)
-    whole = record.measured.seconds / found.covered_share
-    assert found.total("rbytes") * found.covered_share == pytest.approx(
-        io_difference(record, "rbytes"), rel=0.01
-    )
+    found, measured_seconds = demand_of(name), measured(name)
+    whole = measured_seconds / found.covered_share
+    read_bytes = found.total("rbytes") * found.covered_share
+    assert read_bytes == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
     assert 0 < found.free_seconds <= whole * 1.01
-    assert sum(window.seconds for window in found.windows) == pytest.approx(
-        record.measured.seconds, abs=0.02
-    )
+    seconds = sum(window.seconds for window in found.windows)
+    assert seconds == pytest.approx(measured_seconds, abs=0.02)
     for window in found.windows:
         assert min(window.own_seconds, window.disk_seconds, window.hidden_seconds) >= 0
         assert window.free_seconds <= window.seconds * (1 + 1e-9)
@@ -44,15 +48,15 @@ def test_the_share_of_time_under_a_cap(name: str, is_capped: bool) -> None:
 
 
 def test_a_trial_without_caps_keeps_its_time() -> None:
-    record, _ = stored("latency")
-    assert demand_of("latency").free_seconds == pytest.approx(record.measured.seconds, abs=0.02)
-    assert demand_of("latency").used_share == 1.0
+    found = demand_of("latency")
+    assert found.free_seconds == pytest.approx(measured("latency"), abs=0.02)
+    assert found.used_share == 1.0
 
 
 def test_asynchronous_reads_cost_computing_and_the_disk() -> None:
     record, _ = stored("iops-asynchronous")
     found = demand_of("iops-asynchronous")
-    assert found.free_seconds < 0.75 * record.measured.seconds
+    assert found.free_seconds < 0.75 * measured("iops-asynchronous")
     assert found.free_seconds >= (cpu_seconds(record) or 0) * 0.9
 
 
@@ -63,8 +67,7 @@ def test_single_pages_wait_one_at_a_time_and_read_ahead_does_not() -> None:
 
 def test_the_latency_is_the_time_of_a_request_at_the_disk() -> None:
     record, _ = stored("latency")
-    latency = demand_of("latency").latency_seconds
-    assert latency is not None
+    latency = known(demand_of("latency").latency_seconds)
     assert 0.2 < latency * 1e6 / (record.device.read_latency_us or 300) < 5
 
 
@@ -77,7 +80,7 @@ def test_the_kernel_merges_and_never_splits_again(name: str) -> None:
 def test_a_slow_disk_near_a_cap_is_not_a_use_of_the_cap(busy: float, used: float) -> None:
     """13 of 20 MB/s are near the cap; a disk that is busy all the time explains them."""
     rows = series(rbytes=13e6, rios=100, io_wait=0.95, busy=busy)
-    moved = {"read_bytes": 130_000_000, "reads": 1000, "io_wait": 9.5, "busy": 10 * busy}
+    moved: Json = {"read_bytes": 130_000_000, "reads": 1000, "io_wait": 9.5, "busy": 10 * busy}
     record = make_record(cage=caged({"IOReadBandwidthMax": 20_000_000}), counters=after(**moved))
     found = io_demand(record, rows)
     assert isinstance(found, IoDemand)
@@ -89,7 +92,13 @@ def test_a_slow_disk_near_a_cap_is_not_a_use_of_the_cap(busy: float, used: float
 def test_an_idle_program_near_a_cap_waits_for_it(cpu: float, is_capped: bool) -> None:
     """430 of 500 reads a second, awaited asynchronously: pressure shows no wait."""
     rows = series(rbytes=430 * 4096, rios=430, cpu=cpu)
-    moved = {"read_bytes": 4300 * 4096, "reads": 4300, "io_wait": 0, "cpu": 10 * cpu, "busy": 0}
+    moved: Json = {
+        "read_bytes": 4300 * 4096,
+        "reads": 4300,
+        "io_wait": 0,
+        "cpu": 10 * cpu,
+        "busy": 0,
+    }
     found = io_demand(make_record(counters=after(**moved)), rows)
     assert isinstance(found, IoDemand)
     assert (found.capped_share > 0.9) == is_capped

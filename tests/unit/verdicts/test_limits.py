@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,10 @@ from hypothesis import strategies as st
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.drivers.docker import cage_for_slice
 from pagecage.model.cage import Cage, expected_read_back, property_arguments
+from pagecage.model.json_codec import Json
+from pagecage.model.record import Record
 from pagecage.units import LEAST_PAGE_BYTES
+from pagecage.verdicts.counters import Rows
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.limits import (
     GRACE,
@@ -20,6 +25,7 @@ from pagecage.verdicts.limits import (
     measured_caps,
 )
 from pagecage.verdicts.verdict import LimitVerdict
+from tests.builders.known import known
 from tests.fixtures.records import (
     CAPS,
     SECONDS,
@@ -33,11 +39,11 @@ from tests.fixtures.records import (
 )
 
 
-def verdict(record, name: str) -> LimitVerdict:
+def verdict(record: Record, name: str) -> LimitVerdict:
     return next(limit for limit in judge_limits(record) if limit.property == name)
 
 
-def test_a_proven_cage_is_enforced_in_every_property():
+def test_a_proven_cage_is_enforced_in_every_property() -> None:
     limits = judge_limits(make_record())
     assert {limit.property for limit in limits} == set(CAPS)
     assert {limit.verdict for limit in limits} == {"enforced"}
@@ -66,8 +72,8 @@ NO_FIO = {"method": "fio", "observed": None, "held": None, "error": "fio is not 
     ],
 )
 def test_a_cap_is_proven_by_the_trial_or_by_its_calibration(
-    counters, calibrations, name, word, says
-):
+    counters: Json, calibrations: Json, name: str, word: str, says: str
+) -> None:
     results = {
         prop: held(prop, result) if isinstance(result, float) else result
         for prop, result in calibrations.items()
@@ -77,7 +83,7 @@ def test_a_cap_is_proven_by_the_trial_or_by_its_calibration(
     assert says in found.reason
 
 
-def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
+def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held() -> None:
     record = make_record(counters=after(read_bytes=220_000_000))
     found = verdict(record, "IOReadBandwidthMax")
     assert found.verdict == "leaky"
@@ -85,24 +91,19 @@ def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
 
 
 @pytest.mark.parametrize(("factor", "word"), [(1.0, "enforced"), (GRACE * 1.01, "leaky")])
-def test_the_first_slice_may_pass_at_full_speed(factor, word):
+def test_the_first_slice_may_pass_at_full_speed(factor: float, word: str) -> None:
     seconds = 0.4
     moved = int(CAPS["IOReadBandwidthMax"] * (seconds + 0.1) * factor)
     counts = after(read_bytes=moved, reads=10, seconds=seconds)
-    record = make_record(
-        measured={**plain_record()["measured"], "seconds": seconds}, counters=counts
-    )
+    measured = {**plain_record()["measured"], "seconds": seconds}
+    record = make_record(measured=measured, counters=counts)
     assert verdict(record, "IOReadBandwidthMax").verdict == word
 
 
 @pytest.mark.parametrize("name", CAPS)
-def test_a_read_back_that_differs_is_a_leak(name):
-    files = {
-        "MemoryMax": "memory.max",
-        "MemorySwapMax": "memory.swap.max",
-        "IOReadBandwidthMax": "io.max.rbps",
-    }
-    file = files.get(name, "io.max.riops")
+def test_a_read_back_that_differs_is_a_leak(name: str) -> None:
+    names = ("memory.max", "memory.swap.max", "io.max.rbps", "io.max.riops")
+    file = dict(zip(CAPS, names, strict=True))[name]
     cage = caged()
     cage["read_back"][file] = "max"
     found = verdict(make_record(cage=cage), name)
@@ -110,12 +111,12 @@ def test_a_read_back_that_differs_is_a_leak(name):
     assert file in found.reason
 
 
-def test_a_missing_read_back_of_a_measured_trial_is_a_leak():
+def test_a_missing_read_back_of_a_measured_trial_is_a_leak() -> None:
     cage = {**caged(), "read_back": {}}
     assert verdict(make_record(cage=cage), "MemoryMax").verdict == "leaky"
 
 
-def test_memory_max_is_compared_after_rounding_to_pages():
+def test_memory_max_is_compared_after_rounding_to_pages() -> None:
     cage = caged({"MemoryMax": 6_710_886})
     assert cage["read_back"]["memory.max"] == "6709248"
     record = make_record(cage=cage, counters=after(hits=5, peak=6_709_248))
@@ -123,7 +124,7 @@ def test_memory_max_is_compared_after_rounding_to_pages():
 
 
 @pytest.mark.parametrize(("limit", "word"), [("4096000", "leaky"), ("40960000000", "enforced")])
-def test_a_tighter_ancestor_is_what_was_measured(limit, word):
+def test_a_tighter_ancestor_is_what_was_measured(limit: str, word: str) -> None:
     cage = {**caged(), "ancestors": {"user.slice": {"memory.max": limit}}}
     found = verdict(make_record(cage=cage), "MemoryMax")
     assert found.verdict == word
@@ -133,7 +134,9 @@ def test_a_tighter_ancestor_is_what_was_measured(limit, word):
 @pytest.mark.parametrize(
     ("limit", "word"), [("14000000", "leaky"), ("900000000", "not_applicable")]
 )
-def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(limit, word):
+def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(
+    limit: str, word: str
+) -> None:
     cage = {**caged({}), "ancestors": {"user.slice": {"memory.max": limit, "memory.swap.max": "0"}}}
     found = {v.property: v.verdict for v in judge_limits(make_record(cage=cage))}
     assert found == {"MemoryMax": word, "MemorySwapMax": "not_applicable"}
@@ -149,13 +152,15 @@ def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(lim
         ({"swap": 4096}, "MemorySwapMax", "leaky"),
     ],
 )
-def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill(figures, name, word):
+def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill(
+    figures: Json, name: str, word: str
+) -> None:
     limits = {"MemoryMax": CAPS["MemoryMax"], "MemorySwapMax": 0}
     record = make_record(cage=caged(limits), counters=after(**figures))
     assert verdict(record, name).verdict == word
 
 
-def test_an_oom_kill_without_measured_part_still_proves_the_memory_limit():
+def test_an_oom_kill_without_measured_part_still_proves_the_memory_limit() -> None:
     totals = {"totals": {"cgroup": after(oom_kill=1)["after"]["cgroup"]}}
     record = make_record(outcome="oom_killed", measured=None, counters=totals, response={})
     assert verdict(record, "MemoryMax").verdict == "enforced"
@@ -164,19 +169,17 @@ def test_an_oom_kill_without_measured_part_still_proves_the_memory_limit():
 @pytest.mark.parametrize(
     ("throttled", "cpu", "word"), [(3, 4.9, "enforced"), (0, 2, "never_reached"), (0, 8, "leaky")]
 )
-def test_cpu_quota(throttled, cpu, word):
+def test_cpu_quota(throttled: int, cpu: float, word: str) -> None:
     record = make_record(cage=caged({"CPUQuota": 50}), counters=after(throttled=throttled, cpu=cpu))
     assert verdict(record, "CPUQuota").verdict == word
 
 
-def test_no_limit_asked_for_is_not_applicable():
-    assert (
-        verdict(make_record(cage=caged({"MemorySwapMax": "infinity"})), "MemorySwapMax").verdict
-        == "not_applicable"
-    )
+def test_no_limit_asked_for_is_not_applicable() -> None:
+    record = make_record(cage=caged({"MemorySwapMax": "infinity"}))
+    assert verdict(record, "MemorySwapMax").verdict == "not_applicable"
 
 
-def test_a_trial_without_its_slice_has_no_verdict_on_limits():
+def test_a_trial_without_its_slice_has_no_verdict_on_limits() -> None:
     cage = {**caged(), "read_back": {}}
     record = make_record(cage=cage, outcome="not_prepared", measured=None, counters={}, response={})
     assert {limit.verdict for limit in judge_limits(record)} == {"not_applicable"}
@@ -184,11 +187,12 @@ def test_a_trial_without_its_slice_has_no_verdict_on_limits():
 
 @settings(deadline=None)  # a busy machine must not fail the test
 @given(rate=st.floats(min_value=0, max_value=60e6), calibrated=st.booleans())
-def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(rate, calibrated):
+def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(
+    rate: float, calibrated: bool
+) -> None:
     cage = caged(**({"IOReadBandwidthMax": held("IOReadBandwidthMax")} if calibrated else {}))
-    found = verdict(
-        make_record(cage=cage, counters=after(read_bytes=int(rate * 10))), "IOReadBandwidthMax"
-    )
+    record = make_record(cage=cage, counters=after(read_bytes=int(rate * 10)))
+    found = verdict(record, "IOReadBandwidthMax")
     cap = CAPS["IOReadBandwidthMax"]
     if found.verdict == "enforced":
         assert rate <= cap * 1.05
@@ -228,39 +232,36 @@ BUCKET = {
 FOUR_SECONDS = [{"t": START - 1, "IOReadIOPSMax": 1000}, {"t": START + 4, "IOReadIOPSMax": 100}]
 
 
-def bursting(changes=FOUR_SECONDS, reads=4600, error=None):
+def bursting(changes: Rows = FOUR_SECONDS, reads: int = 4600, error: str | None = None) -> Record:
     """Return a record with 1,000 reads per second for four seconds, then 100 for six."""
     credits_section = {"buckets": [BUCKET], "changes": changes, "overwritten": 0, "error": error}
     cage = {**caged(BURST_CAGE), "credits": credits_section}
     return make_record(cage=cage, counters=after(read_bytes=reads * 4096, reads=reads))
 
 
-def read_limit(record):
+def read_limit(record: Record) -> LimitVerdict:
     [limit] = evaluate(record).limits
     return limit
 
 
-def test_the_cap_is_the_average_of_those_in_force():
+def test_the_cap_is_the_average_of_those_in_force() -> None:
     assert measured_caps(bursting()) == {"IOReadIOPSMax": pytest.approx(460)}
     assert caps_between(bursting(), START, START + 4) == {"IOReadIOPSMax": 1000}
     assert caps_between(bursting(), START + 5, START + 6) == {"IOReadIOPSMax": 100}
     assert cap_change_count(bursting(), "IOReadIOPSMax") == 1
 
 
-def test_without_credits_the_cap_is_the_requested_one():
-    assert measured_caps(make_record(cage=caged(BURST_CAGE))) == {"IOReadIOPSMax": 100}
-    assert measured_caps(make_record(cage=caged(BURST_CAGE), measured=None)) == {
-        "IOReadIOPSMax": 100
-    }
+def test_without_credits_the_cap_is_the_requested_one() -> None:
+    for changes in ({}, {"measured": None}):
+        record = make_record(cage=caged(BURST_CAGE), **changes)
+        assert measured_caps(record) == {"IOReadIOPSMax": 100}
 
 
-def test_a_burst_is_no_leak():
+def test_a_burst_is_no_leak() -> None:
     limit = read_limit(bursting())
     assert (limit.verdict, limit.cap) == ("enforced", 100)
-    assert (
-        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst"
-        " credits)" in limit.reason
-    )
+    says = "460 I/Os per second of 100 I/Os per second"
+    assert f"{says} (on average 460 I/Os per second with burst credits)" in limit.reason
 
 
 @pytest.mark.parametrize(
@@ -274,19 +275,19 @@ def test_a_burst_is_no_leak():
         ),
     ],
 )
-def test_reads_beyond_the_credits_are_a_leak(changes, says):
+def test_reads_beyond_the_credits_are_a_leak(changes: Json, says: str) -> None:
     limit = read_limit(bursting(**changes))
     assert limit.verdict == "leaky"
     assert says in limit.reason
 
 
-def test_the_floor_spends_the_credits_first():
+def test_the_floor_spends_the_credits_first() -> None:
     floor = evaluate(bursting()).floor
     assert floor.floor_seconds == pytest.approx((4600 - 3600) / 100)
     assert floor.closeness == pytest.approx(10 / SECONDS)
 
 
-def test_each_second_is_judged_by_its_own_cap():
+def test_each_second_is_judged_by_its_own_cap() -> None:
     rows = series(rios=1000, rbytes=4_096_000, io_wait=0.5)
     later = [row for row in rows if row["t"] > START + 4]
     for number, row in enumerate(later, start=1):
@@ -294,10 +295,10 @@ def test_each_second_is_judged_by_its_own_cap():
     found = evaluate(bursting(), rows)
     assert {second.bound_by for second in found.diagnosis.seconds} == {"iops"}
     assert "Burst credits ran out after 4 s" in found.diagnosis.sentence
-    assert round(found.diagnosis.seconds[0].read.iops_cap) == 1000
+    assert round(known(found.diagnosis.seconds[0].read.iops_cap)) == 1000
 
 
-def test_when_credits_ran_out():
+def test_when_credits_ran_out() -> None:
     assert drained_after_seconds(bursting()) == pytest.approx(4)
     assert drained_after_seconds(bursting(changes=FOUR_SECONDS[:1])) is None
     assert drained_after_seconds(bursting(changes=[{"t": START - 1, "IOReadIOPSMax": 100}])) is None
@@ -308,21 +309,20 @@ def test_when_credits_ran_out():
     st.lists(st.tuples(st.floats(START - 2, START + 12), st.integers(100, 1000)), max_size=8),
     st.floats(0, 8),
 )
-def test_averages_lie_between_the_least_and_the_most(pairs, since):
+def test_averages_lie_between_the_least_and_the_most(
+    pairs: list[tuple[float, int]], since: float
+) -> None:
     changes = [{"t": t, "IOReadIOPSMax": cap} for t, cap in sorted(pairs)]
     [average] = caps_between(bursting(changes=changes), START + since, START + 10).values()
-    assert (
-        min([100, *(cap for _, cap in pairs)]) - 1e-6
-        <= average
-        <= max([100, *(cap for _, cap in pairs)]) + 1e-6
-    )
+    caps = [100, *(cap for _, cap in pairs)]
+    assert min(caps) - 1e-6 <= average <= max(caps) + 1e-6
 
 
 HIGH = 13_418_496
 HIGH_CAGE = Cage("high", {"MemoryHigh": HIGH, "MemorySwapMax": 0})
 
 
-def judged_high(**figures: float) -> tuple[str, str]:
+def judged_high(**figures: Any) -> tuple[str, str]:
     record = make_record(cage=caged({"MemoryHigh": HIGH}), counters=after(**figures))
     [found] = judge_limits(record)
     return found.verdict, found.reason

@@ -9,6 +9,7 @@ import pytest
 
 from pagecage.model.record import Record, record_from_json
 from pagecage.verdicts.quiet import judge_host_quiet
+from tests.builders.known import known
 from tests.fixtures.records import SECONDS, after, outer, plain_record
 
 MOVED = 190_000_000
@@ -48,8 +49,7 @@ def test_memory_swap_and_disk_of_the_outer_host(last: Any, word: str, says: str)
 
 def test_a_guest_that_leaves_its_disk_alone_is_not_disturbed_there() -> None:
     record = plain_record(counters=after(read_bytes=0, reads=0, busy=0.0))
-    full = around_guest(disk=disk(10 * MOVED, 9000)).outer_host
-    assert full is not None
+    full = known(around_guest(disk=disk(10 * MOVED, 9000)).outer_host)
     moments = {"before": dict(full.before or {}), "after": dict(full.after or {})}
     found = judge_host_quiet(record_from_json({**record, "outer_host": moments}))
     assert found.verdict == "quiet"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from tests.fixtures.records import plain_record
 
 def served(ms: float, *, requests: int = 1500, size: int = 131_072, depth: float = 1.0) -> Record:
     """Return a trial whose disk took this time for each of its requests."""
-    data = plain_record(
-        trial_id=f"t{ms}-{size}-{depth}".replace(".", "_"), exit={"status": 0, "oom_kill": 0}
-    )
-    data["counters"] = copy.deepcopy(data["counters"])
+    trial_id = f"t{ms}-{size}-{depth}".replace(".", "_")
+    data = plain_record(trial_id=trial_id, exit={"status": 0, "oom_kill": 0})
     moved = requests * size
     for moment, factor in (("before", 0), ("after", 1)):
         data["counters"][moment]["device"] |= {
@@ -29,11 +26,8 @@ def served(ms: float, *, requests: int = 1500, size: int = 131_072, depth: float
             "write_ms": 0,
             "io_ticks": round(factor * requests * ms / depth),
         }
-        data["counters"][moment]["cgroup"]["io.stat"] = (
-            {"254:16": {"rbytes": moved, "wbytes": 0, "rios": requests, "wios": 0}}
-            if factor
-            else {}
-        )
+        counted = {"254:16": {"rbytes": moved, "wbytes": 0, "rios": requests, "wios": 0}}
+        data["counters"][moment]["cgroup"]["io.stat"] = counted if factor else {}
     return record_from_json(data)
 
 

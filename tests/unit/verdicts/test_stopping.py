@@ -6,6 +6,7 @@ The wall clock of one trial jumps between two of its samples. Its counters alone
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pagecage.memory_search.rounds import measured_levels, with_rounds
 from pagecage.model.run_files import read_plan
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.stopping import enough_blocks
+from tests.builders.known import known
 from tests.builders.memory_runs import RUN_ID, document, run_all, stored
 from tests.builders.timed_runs import COLD
 from tests.fixtures.records import series
@@ -55,10 +57,10 @@ def test_a_stopping_rule_needs_another_block_for_an_excluded_trial(tmp_path: Pat
 def test_a_search_for_memory_repeats_an_excluded_trial(tmp_path: Path) -> None:
     plan = document()
     last = {name: record for name, record in run_all(plan).items() if name.endswith("_own")}
-    traced = last["r1_own"].traces
-    traced["sampler"] = "trials/r1_own.1/sampler.jsonl"
+    name = "trials/r1_own.1/sampler.jsonl"
+    last["r1_own"] = replace(last["r1_own"], traces={"sampler": name})
     path = stored(tmp_path / RUN_ID, last)
-    trace = path / traced["sampler"]
+    trace = path / name
     trace.parent.mkdir(parents=True)
     trace.write_text("".join(f"{json.dumps(row)}\n" for row in series(rbytes=19e6, rios=150)))
     assert excluded(path) == []
@@ -66,8 +68,7 @@ def test_a_search_for_memory_repeats_an_excluded_trial(tmp_path: Path) -> None:
     spoil(trace)
     assert excluded(path) == ["r1_own"]
     judge = RunFolder(path).judge(last)
-    measured = measured_levels(plan, last, judge)
-    assert measured is not None
+    measured = known(measured_levels(plan, last, judge))
     assert [trial.seconds is None for trial in measured.reference.trials] == [True, False, False]
     added = [trial["trial_id"] for trial in with_rounds(plan, last, judge)["trials"]]
     assert "r4_reference" in added
@@ -87,5 +88,4 @@ def test_a_prediction_rests_on_included_trials(tmp_path: Path) -> None:
 
 def source(path: Path, levels: dict[str, str]) -> SourceTrial:
     _, [one] = stored_treatments(str(path), levels)
-    assert one.source is not None
-    return one.source
+    return known(one.source)

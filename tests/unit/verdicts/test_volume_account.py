@@ -76,9 +76,8 @@ def test_changes_of_the_rate_are_changes_of_both_caps() -> None:
     account["pcvolume"]["limits"][0]["changes"] = [{"seconds": 4.0, "per_second": 500.0}]
     section = caged(both) | {"external": external(cage, account)}
     record = make_record(cage=section)
-    assert cap_changes(record) == [
-        {"t": START + 4.0, "IOReadIOPSMax": 500.0, "IOWriteIOPSMax": 500.0}
-    ]
+    change = {"t": START + 4.0, "IOReadIOPSMax": 500.0, "IOWriteIOPSMax": 500.0}
+    assert cap_changes(record) == [change]
 
 
 def binding(name: str, share: float) -> BindingVerdict:

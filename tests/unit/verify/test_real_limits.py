@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from pagecage.linux.cgroup import Cgroup
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import Json
 from pagecage.process import Completed, run, spawn
 from pagecage.units import MIB
 from tests.builders.waiting import wait_until
@@ -62,7 +62,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(program: Path, pid: int, *words: str) -> Completed:
-    argv = [sys.executable, "-I", "-S", program, "--pid", str(pid), *words]
+    argv = [sys.executable, "-I", "-S", str(program), "--pid", str(pid), *words]
     return run(argv, check=False, env={"PATH": os.defpath})
 
 
@@ -71,7 +71,7 @@ def test_limits_the_binding_one_and_the_disk(
 ) -> None:
     expected = [f"--expect=IOReadIOPSMax={data} {IOPS}", "--expect=MemoryMax=64M"]
     done = start(program, reader[0], "--time", "3s", "--json", *expected)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: Json = json.loads(done.stdout)
     print(json.dumps(found, indent=1))
     assert (done.status, {one["state"] for one in found["requested"]}) == (0, {"in_force"})
     disk = resolve_disk(data.parent)

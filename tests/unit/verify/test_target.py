@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
 from pagecage.importers.result import BlockLimit
+from pagecage.importers.systemd import shown_properties
 from pagecage.linux.cgroup import Cgroup
 from pagecage.units import GIB
 from pagecage.verify import target
@@ -32,11 +33,10 @@ from pagecage.verify.target import (
     container_id,
     manager_uid,
     run_options,
-    shown_properties,
     typed_limits,
     unit_of,
 )
-from pagecage.verify.verification import Verification, verify
+from pagecage.verify.verification import verify
 from tests.builders.verified import (
     CONTAINER_ID,
     EVERY_HIERARCHY,
@@ -50,10 +50,6 @@ from tests.builders.verified import (
 )
 
 
-def verify_unit(machine: VerifiedMachine, name: str = "web.service") -> Verification:
-    return verify(Subject(unit=name), 0, machine.kernel)
-
-
 @EVERY_HIERARCHY
 def test_a_process_in_a_container_brings_the_containers_limits(machine: VerifiedMachine) -> None:
     machine.cgroup(SCOPE, (PID,))
@@ -65,17 +61,11 @@ def test_a_process_in_a_container_brings_the_containers_limits(machine: Verified
 
 def test_a_container_that_the_engine_hides_is_a_note(machine: VerifiedMachine) -> None:
     machine.cgroup(SCOPE, (PID,))
-    machine.answer(
-        "docker",
-        f"{CONTAINER_ID}.fails",
-        "permission denied while trying to connect to the Docker daemon socket\n",
-    )
-    found = verify(Subject(pid=PID), 0, machine.kernel)
-    [note] = found.notes
-    assert note == (
-        f"What the container {CONTAINER_ID[:12]} was given is unknown: Docker does not answer:"
-        " permission denied while trying to connect to the Docker daemon socket."
-    )
+    says = "permission denied while trying to connect to the Docker daemon socket"
+    machine.answer("docker", f"{CONTAINER_ID}.fails", f"{says}\n")
+    [note] = verify(Subject(pid=PID), 0, machine.kernel).notes
+    given = f"What the container {CONTAINER_ID[:12]} was given is unknown"
+    assert note == f"{given}: Docker does not answer: {says}."
 
 
 @EVERY_HIERARCHY
@@ -114,15 +104,14 @@ def test_a_containers_own_limits_are_those_of_its_mount_point(machine: VerifiedM
     machine.cgroup("", memory__max=str(GIB))
     machine.cgroup("init.scope", (PID,))
     found = verify(Subject(pid=PID), 0, machine.kernel)
-    assert [(one.name, one.file) for one in found.effective] == [
-        ("MemoryMax", machine.mount / "memory.max")
-    ]
+    [limit] = found.effective
+    assert (limit.name, limit.file) == ("MemoryMax", machine.mount / "memory.max")
 
 
 def test_a_kernel_without_pressure_is_a_note(machine: VerifiedMachine) -> None:
     (machine.cgroup(UNIT, (PID,)) / "io.pressure").unlink()
     machine.unit(UNIT)
-    [note] = verify_unit(machine).notes
+    [note] = verify(Subject(unit="web.service"), 0, machine.kernel).notes
     assert "psi=1" in note
 
 
@@ -157,13 +146,11 @@ def test_a_target_that_does_not_exist(
 
 
 def test_an_inactive_unit(machine: VerifiedMachine) -> None:
-    machine.answer(
-        "systemctl", "web.service", "Id=web.service\nLoadState=loaded\nActiveState=failed\n"
-    )
+    shown = "Id=web.service\nLoadState=loaded\nActiveState=failed\n"
+    machine.answer("systemctl", "web.service", shown)
     found = refusal(machine, Subject(unit="web.service"))
-    assert found.message == (
-        "the unit web.service is failed and has no cgroup, so no limit is in force"
-    )
+    says = "the unit web.service is failed and has no cgroup, so no limit is in force"
+    assert found.message == says
 
 
 def test_a_stopped_container(machine: VerifiedMachine) -> None:
@@ -229,8 +216,7 @@ def test_a_process_outside_of_the_namespace(machine: VerifiedMachine) -> None:
 def test_without_the_tools_a_process_can_still_be_named(
     machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (target, target):
-        monkeypatch.setattr(module, "find_tool", lambda _: None)
+    monkeypatch.setattr(target, "find_tool", lambda _: None)
     assert refusal(machine, Subject(container="a")).hint == "name a process: --pid N"
     assert refusal(machine, Subject(unit="a")).hint == "name a process: --pid N"
 
@@ -269,9 +255,8 @@ def test_any_text_is_read(tmp_path: Path, texts: tuple[str, ...]) -> None:
 def test_what_the_kernel_writes_is_what_is_read(
     tmp_path: Path, rbps: int | None, wiops: int | None, memory: int, quota: int
 ) -> None:
-    (tmp_path / "io.max").write_text(
-        f"{VDA} rbps={rbps or 'max'} wbps=max riops=max wiops={wiops or 'max'}\n"
-    )
+    limits = f"rbps={rbps or 'max'} wbps=max riops=max wiops={wiops or 'max'}"
+    (tmp_path / "io.max").write_text(f"{VDA} {limits}\n")
     (tmp_path / "memory.max").write_text(f"{memory}\n")
     (tmp_path / "cpu.max").write_text(f"{quota} 100000\n")
     found = {limit.name: limit.value for limit in limits_of(Cgroup(unified=tmp_path))}
@@ -379,7 +364,6 @@ def test_limits_of_one_container_alone(machine: VerifiedMachine) -> None:
     line = "docker run --name {} --device-write-bps=/dev/vdb:{} --device-read-iops {} img"
     machine.process(8, "/", argv=line.format("one", "20m", "/dev/vda:9").split())
     machine.process(9, "/", argv=line.format("two", "1g", "x").split())
-    (machine.kernel.proc / "9/cmdline").read_bytes()
     assert typed_limits("one", machine.kernel) == [
         BlockLimit("IOWriteBandwidthMax", "/dev/vdb", 20 << 20, "--device-write-bps /dev/vdb:20m"),
         BlockLimit("IOReadIOPSMax", "/dev/vda", 9, "--device-read-iops /dev/vda:9"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import Json
 from pagecage.units import GIB
 from pagecage.verify.main import conclusion, lines
 from pagecage.verify.target import Subject
@@ -43,16 +44,11 @@ def verify_container(machine: VerifiedMachine, **host_config: Any) -> Verificati
 
 @EVERY_HIERARCHY
 def test_of_all_ancestors_the_tightest_is_in_force(machine: VerifiedMachine) -> None:
-    machine.cgroup(
-        SLICE, memory__max=str(GIB), io__max=f"{VDB} rbps=max wbps=max riops=900 wiops=max"
-    )
-    machine.cgroup(
-        UNIT,
-        (PID,),
-        memory__max=str(2 * GIB),
-        cpu__max="150000 100000",
-        io__max=f"{VDB} rbps=20000000 wbps=max riops=1000 wiops=max",
-    )
+    above = f"{VDB} rbps=max wbps=max riops=900 wiops=max"
+    machine.cgroup(SLICE, memory__max=str(GIB), io__max=above)
+    own = f"{VDB} rbps=20000000 wbps=max riops=1000 wiops=max"
+    limits = {"memory__max": str(2 * GIB), "cpu__max": "150000 100000", "io__max": own}
+    machine.cgroup(UNIT, (PID,), **limits)
     machine.unit(UNIT, MemoryMax=str(2 * GIB), CPUQuotaPerSecUSec="1.5s")
     machine.unit(SLICE, MemoryMax=str(GIB))
     found = verify_unit(machine)
@@ -75,13 +71,9 @@ def test_of_all_ancestors_the_tightest_is_in_force(machine: VerifiedMachine) -> 
 
 def test_dockers_lost_flags_are_named(machine: VerifiedMachine) -> None:
     machine.cgroup(SCOPE, (PID,), memory__max=str(2 * GIB), memory__swap__max="0")
-    found = verify_container(
-        machine,
-        Memory=2 * GIB,
-        MemorySwap=2 * GIB,
-        BlkioDeviceReadIOps=throttled("/dev/vdb", 500),
-        BlkioDeviceWriteBps=throttled("/dev/vdb", 20_000_000),
-    )
+    reads, writes = throttled("/dev/vdb", 500), throttled("/dev/vdb", 20_000_000)
+    limits = {"BlkioDeviceReadIOps": reads, "BlkioDeviceWriteBps": writes}
+    found = verify_container(machine, Memory=2 * GIB, MemorySwap=2 * GIB, **limits)
     assert found.failed
     assert sentences(found) == [
         "MemoryMax: 2 GiB asked by Docker, in force: 2 GiB",
@@ -91,9 +83,8 @@ def test_dockers_lost_flags_are_named(machine: VerifiedMachine) -> None:
         "IOReadIOPSMax of /dev/vdb: 500 asked by Docker, in force: none: LOST"
         " (the container's io.max has no such limit)",
     ]
-    assert conclusion(found) == (
-        "IOWriteBandwidthMax, IOReadIOPSMax are not in force as asked for."
-    )
+    says = "IOWriteBandwidthMax, IOReadIOPSMax are not in force as asked for."
+    assert conclusion(found) == says
 
 
 @pytest.mark.parametrize(
@@ -292,11 +283,9 @@ def test_json_has_every_limit_and_its_place(machine: VerifiedMachine) -> None:
     machine.cgroup(SLICE, memory__max=str(4 * GIB))
     machine.cgroup(UNIT, (PID,), memory__max=str(2 * GIB))
     machine.unit(UNIT)
-    found = verify_unit(machine).to_json()
-    assert [(one["value"], one["effective"]) for one in found["limits"]] == [
-        (2 * GIB, True),
-        (4 * GIB, False),
-    ]
+    found: Json = verify_unit(machine).to_json()
+    limits = [(one["value"], one["effective"]) for one in found["limits"]]
+    assert limits == [(2 * GIB, True), (4 * GIB, False)]
     assert found["type"] == "verification"
 
 

@@ -33,10 +33,8 @@ def counted(at: float, **per_second: float) -> dict[str, Any]:
     def n(name: str) -> int:
         return round(at * per_second.get(name, 0))
 
-    waits = {
-        f"{kind}.pressure": {"some": {"total": n(f"{kind}_wait_us")}}
-        for kind in ("io", "memory", "cpu")
-    }
+    kinds = ("io", "memory", "cpu")
+    waits = {f"{kind}.pressure": {"some": {"total": n(f"{kind}_wait_us")}} for kind in kinds}
     return {
         "io.stat": {VDB: {key: n(key) for key in ("rbytes", "rios", "wbytes", "wios")}},
         "memory.stat": {"workingset_refault_file": n("refaults")},
@@ -55,14 +53,13 @@ def counted(at: float, **per_second: float) -> dict[str, Any]:
 def taken(own: dict[str, float], above: dict[str, float] | None = None) -> Iterator[Snapshot]:
     for number in range(WINDOWS + 1):
         at = number / 2
-        counters = {
-            OWN: counted(at, **own),
-            ABOVE: counted(at, **(own if above is None else above)),
-        }
-        yield Snapshot(at, counters)
+        shared = counted(at, **(own if above is None else above))
+        yield Snapshot(at, {OWN: counted(at, **own), ABOVE: shared})
 
 
-def use_of(one: LimitInForce, above: dict[str, float] | None = None, **own: float) -> LimitUse:
+def use_of(
+    one: LimitInForce, own: dict[str, float], above: dict[str, float] | None = None
+) -> LimitUse:
     found = summary(OWN, [one], list(taken(own, above)))
     assert found.seconds == WINDOWS / 2
     return found.uses[0]
@@ -93,22 +90,22 @@ def use_of(one: LimitInForce, above: dict[str, float] | None = None, **own: floa
 def test_each_limit_by_its_own_counters(
     one: LimitInForce, rates: dict[str, float], bound: bool
 ) -> None:
-    assert use_of(one, **rates).bound_seconds == (WINDOWS / 2 if bound else 0)
+    assert use_of(one, rates).bound_seconds == (WINDOWS / 2 if bound else 0)
 
 
 def test_figures() -> None:
-    caps = use_of(limit("IOReadIOPSMax", 500), rios=490)
+    caps = use_of(limit("IOReadIOPSMax", 500), {"rios": 490})
     assert (caps.per_second, caps.used_share, caps.hits) == (490, 0.98, None)
-    memory = use_of(limit("MemoryMax", 1), max=7)
+    memory = use_of(limit("MemoryMax", 1), {"max": 7})
     assert (memory.hits, memory.used_share) == (70, None)
-    cpu = use_of(limit("CPUQuota", 50), throttled=3, periods=10)
+    cpu = use_of(limit("CPUQuota", 50), {"throttled": 3, "periods": 10})
     assert (cpu.hits, cpu.periods) == (30, 100)
 
 
 def test_an_ancestors_limit_counts_what_all_below_it_use() -> None:
     shared = limit("IOReadIOPSMax", 500, ABOVE)
-    assert use_of(shared, {"rios": 490}, rios=3).bound_seconds == WINDOWS / 2
-    assert use_of(shared, {"rios": 3}, rios=3).bound_seconds == 0
+    assert use_of(shared, {"rios": 3}, {"rios": 490}).bound_seconds == WINDOWS / 2
+    assert use_of(shared, {"rios": 3}, {"rios": 3}).bound_seconds == 0
 
 
 def test_an_event_of_a_descendant_is_not_the_ancestors() -> None:
@@ -129,18 +126,15 @@ def test_an_event_of_a_descendant_is_not_the_ancestors() -> None:
 
 def test_a_disk_that_appears_while_it_is_watched() -> None:
     snapshots = list(taken({"rios": 490}))
-    first = {OWN: {**snapshots[0].counters[OWN], "io.stat": {}}}
-    snapshots[0] = Snapshot(0, first)
+    snapshots[0] = Snapshot(0, {OWN: {**snapshots[0].counters[OWN], "io.stat": {}}})
     found = summary(OWN, [limit("IOReadIOPSMax", 500)], snapshots)
     assert found.uses[0].per_second == 490
 
 
 def test_counters_that_the_kernel_lacks() -> None:
     snapshots = [Snapshot(at, {OWN: {"io.stat": None, "cpu.stat": None}}) for at in (0.0, 0.5)]
-    limits = [
-        limit(name, 5) for name in ("IOReadIOPSMax", "MemoryMax", "CPUQuota", "MemorySwapMax")
-    ]
-    found = summary(OWN, limits, snapshots)
+    names = ("IOReadIOPSMax", "MemoryMax", "CPUQuota", "MemorySwapMax")
+    found = summary(OWN, [limit(name, 5) for name in names], snapshots)
     assert [use.bound_seconds for use in found.uses] == [0, 0, 0, 0]
     assert found.waited == {"io": None, "memory": None, "cpu": None}
 
@@ -177,15 +171,15 @@ def test_a_process_that_ends_is_a_note(
     """Its pid may belong to another process by then, which has another start time."""
     machine.cgroup(f"{SLICE}/a.service", (7,))
     stat = machine.kernel.proc / "7/stat"
-    later = stat.read_text().replace(" 4711 ", " 4712 ")
-    monkeypatch.setattr(
-        verification, "watch", partial(watch, sleep=lambda _: stat.write_text(later))
-    )
+
+    def start_again(_: float) -> None:
+        stat.write_text(stat.read_text().replace(" 4711 ", " 4712 "))
+
+    monkeypatch.setattr(verification, "watch", partial(watch, sleep=start_again))
     found = verify(Subject(pid=7), 3600, machine.kernel)
     assert found.watched.seconds < 60
-    assert found.notes[-1].startswith(
-        "The process 7 (postgres) ended while it was watched, after 0.0 s"
-    )
+    says = "The process 7 (postgres) ended while it was watched, after 0.0 s"
+    assert found.notes[-1].startswith(says)
 
 
 @EVERY_HIERARCHY

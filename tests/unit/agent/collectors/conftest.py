@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.agent import facts
 from pagecage.agent.collectors.collector import CollectorContext
 from tests.builders.collector_contexts import collector_context
 from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
@@ -21,7 +20,7 @@ def around(machine: Machine) -> CollectorContext:
     return collector_context(
         directory,
         cgroup,
-        disk=facts.resolve_disk(machine.data),
+        disk=machine.resolve_disk(machine.data),
         datasets=(machine.data / DATASET.file_name,),
         spool=machine.spool,
     )

@@ -23,6 +23,8 @@ from pagecage.agent.collectors.tracer import (
     programs,
 )
 from pagecage.linux.child_processes import ToolProcesses
+from tests.builders.known import known
+from tests.builders.programs import install
 from tests.fake_host import trees
 
 SCRIPT = """#!/bin/sh
@@ -68,9 +70,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_bpftrace(directory: Path, first: str = "", each: str = "") -> None:
-    path = directory / "bin/bpftrace"
-    path.write_text(SCRIPT % (first, each))
-    path.chmod(0o755)
+    install(directory / "bin/bpftrace", SCRIPT % (first, each))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_lost_events_are_reported(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='printf \'{"type": "lost_events", "data": {"events": 5}}\\n\'')
     outcome = traced(directory, tracer)
     assert outcome.status == "partial"
-    assert outcome.lost_events >= 5
+    assert known(outcome.lost_events) >= 5
 
 
 def test_one_that_is_not_installed(
@@ -165,14 +165,10 @@ def test_a_program_that_fails_is_followed_by_the_next_best(
     write_bpftrace(directory, refuse)
     outcome = traced(directory, tracer)
     assert (tracer.reason, outcome.status) == (None, "ok")
+    fields = (".vm_flags", ".fault_flags", ".ra_pages", "_return")
     assert outcome.own == {
         "probes": [f"tracepoint:{name}" for name in TRACEPOINTS],
-        "unavailable": [
-            "filemap_fault.vm_flags",
-            "filemap_fault.fault_flags",
-            "filemap_fault.ra_pages",
-            "filemap_fault_return",
-        ],
+        "unavailable": [f"filemap_fault{field}" for field in fields],
         "missed_events": None,
     }
     assert len(list((directory / "children").iterdir())) == 1
@@ -221,10 +217,8 @@ def test_only_the_files_inodes_count_and_together(
     expected: Counter[tuple[int, ...]] = Counter()
     for (inode, *words), count in faults.items():
         expected[tuple(words)] += count if inode in ours else 0
-    found = {
-        (r["vm_flags"], r["fault_flags"], r["ra_pages"]): r["count"]
-        for r in tables["filemap_fault"]
-    }
+    names, rows = ("vm_flags", "fault_flags", "ra_pages"), tables["filemap_fault"]
+    found = {tuple(row[name] for name in names): row["count"] for row in rows}
     assert found == {words: count for words, count in expected.items() if count}
     window = {"pages": 32, "order": 2, "ra_pages": 64, "count": 4 * len(ours)}
     assert tables["page_cache_ra_order"] == [window]
@@ -238,11 +232,9 @@ def test_lines_that_are_not_records(line: str) -> None:
 
 
 def test_no_maps_are_no_counts() -> None:
-    assert tables_of({}, {7}, EVERY) == {
-        "filemap_fault": [],
-        "filemap_fault_return": [],
-        "page_cache_ra_order": [],
-    }
+    tables = tables_of({}, {7}, EVERY)
+    assert set(tables) == {"filemap_fault", "filemap_fault_return", "page_cache_ra_order"}
+    assert list(tables.values()) == [[], [], []]
 
 
 def test_returned_values_have_names() -> None:

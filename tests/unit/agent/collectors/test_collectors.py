@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import threading
@@ -24,10 +23,10 @@ from pagecage.agent.collectors.iostat import Iostat
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sar import Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
-from pagecage.agent.session import run_trial
 from pagecage.linux.child_processes import ToolProcesses
-from pagecage.model.record import read_records
-from tests.fake_host.machine import LIGHT, MAJ_MIN, Machine, make_session, make_trial
+from tests.builders.known import known
+from tests.builders.trial_runs import carry_out, collector_states
+from tests.fake_host.machine import LIGHT, MAJ_MIN, Machine, make_trial
 
 
 def collect(collector: Collector, seconds: float = 0.0) -> Any:
@@ -35,6 +34,10 @@ def collect(collector: Collector, seconds: float = 0.0) -> Any:
     collector.wait_until_recording()
     time.sleep(seconds)
     return collector.stop()
+
+
+def slice_of(around: CollectorContext) -> Path:
+    return known(around.processes.cgroup).directories[0]
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -58,9 +61,7 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: CollectorContext) ->
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    (around.processes.cgroup.directories[0] / "io.stat").write_text(
-        f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n"
-    )
+    (slice_of(around) / "io.stat").write_text(f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n")
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
 
 
@@ -120,13 +121,13 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    shutil.rmtree(around.processes.cgroup.directories[0])
+    shutil.rmtree(slice_of(around))
     time.sleep(0.15)
     assert sampler.stop().status == "ok"
 
 
 def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
-    (around.processes.cgroup.directories[0] / "io.pressure").write_text("some avg10=no\n")
+    (slice_of(around) / "io.pressure").write_text("some avg10=no\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason
@@ -257,17 +258,9 @@ def test_flags_of_a_random_read_mapping() -> None:
     assert decode(0x80D1, VM_FLAGS) == names.split()
 
 
-def test_a_collector_that_died_is_in_the_record(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_DIES", "iostat sar")
-    trial = make_trial(cage=LIGHT)
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    [record] = read_records(machine.records)
+def test_a_collector_that_died_is_in_the_record(machine: Machine) -> None:
+    machine.misbehave(DIES="iostat sar")
+    record = carry_out(machine, make_trial(cage=LIGHT))
     assert record.outcome == "ok"
-    assert {n: c["status"] for n, c in record.collectors.items()} == {
-        "sampler": "ok",
-        "iostat": "failed",
-        "sar": "failed",
-        "vmtouch": "ok",
-    }
+    others = {"sampler": "ok", "vmtouch": "ok"}
+    assert collector_states(record) == {**others, "iostat": "failed", "sar": "failed"}

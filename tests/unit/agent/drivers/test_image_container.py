@@ -115,16 +115,22 @@ def test_settings_of_the_container() -> None:
     ]
 
 
-def test_the_uppermost_layer_comes_first() -> None:
-    data = {"UpperDir": "/l/3/diff", "LowerDir": "/l/2/diff:/l/1/diff", "WorkDir": "/l/3/work"}
-    found = layer_directories("docker", {"GraphDriver": {"Name": "overlay2", "Data": data}})
-    assert found == (Path("/l/3/diff"), Path("/l/2/diff"), Path("/l/1/diff"))
+LOWER = {"UpperDir": "/l/3/diff", "LowerDir": "/l/2/diff:/l/1/diff", "WorkDir": "/l/3/work"}
 
 
-def test_an_image_of_one_layer() -> None:
-    data = {"UpperDir": "/l/1/diff"}
-    found = layer_directories("podman", {"GraphDriver": {"Name": "overlay", "Data": data}})
-    assert found == (Path("/l/1/diff"),)
+@pytest.mark.parametrize(
+    ("engine", "name", "data", "layers"),
+    [
+        ("docker", "overlay2", LOWER, ("/l/3/diff", "/l/2/diff", "/l/1/diff")),
+        ("podman", "overlay", {"UpperDir": "/l/1/diff"}, ("/l/1/diff",)),
+    ],
+    ids=["three", "one"],
+)
+def test_the_uppermost_layer_comes_first(
+    engine: str, name: str, data: dict[str, str], layers: tuple[str, ...]
+) -> None:
+    found = layer_directories(engine, {"GraphDriver": {"Name": name, "Data": data}})
+    assert found == tuple(map(Path, layers))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from pagecage.agent.drivers import supervise
 from pagecage.linux import processes
 from pagecage.process import PIPE, Process, identify, is_alive, run, spawn
+from tests.builders.known import known
 from tests.builders.waiting import wait_until
 
 SCRIPT = Path(supervise.__file__)
@@ -117,8 +118,7 @@ def test_counters_of_reaped_processes_are_reported(report: Path, tmp_path: Path)
     found = json.loads(report.read_text())
     assert found["io"]["write_bytes"] >= 2 * 16 * 65536
     assert found["minor_faults"] > 0
-    total = processes.read_report(report)
-    assert total is not None
+    total = known(processes.read_report(report))
     assert total.write_bytes == found["io"]["write_bytes"]
 
 
@@ -130,8 +130,7 @@ def test_the_program_is_killed_with_it(report: Path, tmp_path: Path) -> None:
     own = tmp_path / "pid"
     process = spawn(argv(report, "sh", "-c", f"echo $$ >{own}; exec sleep 600"))
     wait_until(lambda: own.exists() and own.read_text())
-    program = identify(int(own.read_text()))
-    assert program is not None
+    program = known(identify(int(own.read_text())))
     process.kill()
     process.wait()
     wait_until(lambda: not is_alive(program))

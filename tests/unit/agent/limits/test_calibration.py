@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import facts
 from pagecage.agent.limits.calibration import Calibrator, remove_scratch
 from pagecage.errors import PagecageError
 from pagecage.linux.child_processes import Interruption
@@ -22,9 +21,8 @@ WRITE = {"IOWriteBandwidthMax": 30_000_000, "IOWriteIOPSMax": 600}
 
 @pytest.fixture
 def calibrator(machine: Machine) -> Calibrator:
-    return Calibrator(
-        Systemd(False, 257), facts.resolve_disk(machine.data), machine.data, Interruption()
-    )
+    disk = machine.resolve_disk(machine.data)
+    return Calibrator(Systemd(False, 257), disk, machine.data, Interruption())
 
 
 def calibrated(calibrator: Calibrator, machine: Machine, **properties: int) -> dict[str, Any]:
@@ -47,10 +45,8 @@ def test_the_start_of_fio_is_no_leak_of_a_low_cap(calibrator: Calibrator, machin
 
 
 @pytest.mark.parametrize("name", sorted(IO_MAX_KEY))
-def test_a_cap_that_leaks(
-    calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("FAKE_LEAKS", "fio")
+def test_a_cap_that_leaks(calibrator: Calibrator, machine: Machine, name: str) -> None:
+    machine.misbehave(LEAKS="fio")
     cap = {**READ, **WRITE}[name]
     found = calibrated(calibrator, machine, **{name: cap})[name]
     assert (found["held"], found["observed"]) == (False, 1.5 * cap)
@@ -80,10 +76,8 @@ def test_each_cap_is_driven_by_itself_and_once(calibrator: Calibrator, machine: 
     calibrated(calibrator, machine, **READ)
     calibrated(calibrator, machine, **READ)
     units = [line.split()[1] for line in machine.log_lines() if line.startswith("start")]
-    assert units == [
-        "pagecage-calibrate_ioreadbandwidthmax.1.slice",
-        "pagecage-calibrate_ioreadiopsmax.1.slice",
-    ]
+    names = ("ioreadbandwidthmax", "ioreadiopsmax")
+    assert units == [f"pagecage-calibrate_{name}.1.slice" for name in names]
     calibrated(calibrator, machine, **{**READ, "IOReadIOPSMax": 501})
     assert len([line for line in machine.log_lines() if line == "fio"]) == 4
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent import settings
+from pagecage.agent.limits.calibration import meters
 from pagecage.agent.limits.fidelity import (
     IoMaxController,
     combined,
@@ -19,7 +20,6 @@ from pagecage.agent.limits.fidelity import (
     latency,
     latency_floor_us,
     merged,
-    meters,
     no_floor_reason,
     not_shared_reason,
     write_io_max,
@@ -71,19 +71,15 @@ def test_a_disk_with_smaller_requests_is_stricter(
     queue(machine, "max_hw_sectors_kb").write_text("128\n")
     [fidelity] = count_as_provider(IoAccounting(io_size_bytes=1024 * KIB), DISK, journal)
     assert fidelity.state == "stricter"
-    assert (
-        "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)"
-        in fidelity.reason
-    )
+    told = "count 8 times here and once at the provider (the disk takes no more than 128 KiB)"
+    assert f"1024 KiB {told}" in fidelity.reason
 
 
 def test_a_refused_setting_is_reported_and_not_restored(
     journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise HostError(
-            "max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out"
-        )
+        raise HostError("max_sectors_kb cannot be set to 256: Permission denied", "run as root")
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse)
     [fidelity] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
@@ -106,24 +102,18 @@ def test_merging_by_the_provider_is_stricter_here_without_read_ahead() -> None:
 
 def test_a_shared_limit_is_divided_between_reads_and_writes(journal: QueueSettingsJournal) -> None:
     found = count_as_provider(IoAccounting(None, True, True), DISK, journal)
-    assert [(one.aspect, one.state) for one in found] == [
-        ("merged", "stricter"),
-        ("combined", "exact"),
-    ]
+    states = {one.aspect: one.state for one in found}
+    assert states == {"merged": "stricter", "combined": "exact"}
 
 
 def test_a_shared_limit_that_cannot_be_divided_is_looser() -> None:
-    both = Cage(
-        "c",
-        {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500},
-        accounting=IoAccounting(None, None, True),
-    )
+    limits = {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}
+    both = Cage("c", limits, accounting=IoAccounting(None, None, True))
     assert not_shared_reason(both, {"kernel": "6.12.0"}) == ""
     old = not_shared_reason(both, {"kernel": "5.15.0"})
     assert "kernel 5.15.0 may hang" in old
-    alone = not_shared_reason(
-        replace(both, properties={"IOReadIOPSMax": 500}), {"kernel": "6.12.0"}
-    )
+    reads = replace(both, properties={"IOReadIOPSMax": 500})
+    alone = not_shared_reason(reads, {"kernel": "6.12.0"})
     assert alone == "the cage does not have the same limit for both"
     assert combined(alone).state == "looser"
     assert alone in combined(alone).reason
@@ -136,9 +126,8 @@ def test_unknown_accounting_has_no_fidelity(journal: QueueSettingsJournal) -> No
 def test_latency_of_a_disk_made_for_the_trial() -> None:
     exact = latency(LatencyFloor(1000, 1000), 1000, 1240.0, "")
     assert exact.state == "exact"
-    assert (
-        exact.reason
-        == "the disk made for the trial takes 1 ms for every I/O, of 1 ms a read and 1 ms a write;"
+    assert exact.reason == (
+        "the disk made for the trial takes 1 ms for every I/O, of 1 ms a read and 1 ms a write;"
         " a direct read of one page takes 1.24 ms"
     )
     assert latency(LatencyFloor(1000, 500), 1000, None, "").state == "stricter"
@@ -148,10 +137,8 @@ def test_latency_of_a_disk_made_for_the_trial() -> None:
 
 def test_a_missing_latency_has_a_reason() -> None:
     fidelity = latency(LatencyFloor(1000, None), None, 90.0, "some reason")
-    assert (fidelity.state, fidelity.reason) == (
-        "absent",
-        "io.max adds no latency; 1 ms a read are missing here: some reason",
-    )
+    assert fidelity.state == "absent"
+    assert fidelity.reason == "io.max adds no latency; 1 ms a read are missing here: some reason"
 
 
 def test_latency_floor_of_a_cage() -> None:
@@ -168,20 +155,18 @@ def test_reasons_for_making_no_disk(tmp_path: Path) -> None:
     assert "guest that pagecage made" in no_floor_reason(trial, False, meminfo)
     assert "not made by pagecage" in no_floor_reason(replace(trial, dataset=None), True, meminfo)
     large = replace(trial, dataset=Dataset(1024 * KIB * KIB))
-    assert (
-        no_floor_reason(large, True, meminfo)
-        == "a disk in memory would need 2.25 GiB of memory, and 2 GiB are available"
-    )
+    says = "a disk in memory would need 2.25 GiB of memory, and 2 GiB are available"
+    assert no_floor_reason(large, True, meminfo) == says
 
 
 MAJ_MIN = "254:16"
+AT_BASE = f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n"
 
 
 def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
     properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
-    return Cage(
-        "small", properties, burst=BurstCredits(start, iops=CreditBucket(rate, held)), **more
-    )
+    burst = BurstCredits(start, iops=CreditBucket(rate, held))
+    return Cage("small", properties, burst=burst, **more)
 
 
 class Disklike:
@@ -191,17 +176,14 @@ class Disklike:
         self.cgroup = folder / "slice"
         self.cgroup.mkdir()
         self.reads, self._since = 0.0, time.monotonic()
-        (self.cgroup / "io.max").write_text(
-            f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n"
-        )
+        (self.cgroup / "io.max").write_text(AT_BASE)
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
         self.around = collector_context(folder, self.cgroup, disk=disk)
 
     def count(self) -> None:
-        (self.cgroup / "io.stat.new").write_text(
-            f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n"
-        )
+        line = f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n"
+        (self.cgroup / "io.stat.new").write_text(line)
         (self.cgroup / "io.stat.new").replace(self.cgroup / "io.stat")
 
     def cap(self) -> int:
@@ -249,17 +231,13 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
         "capacity": 600,
         "credits_at_start": 600,
     }
-    caps = [
-        change["IOReadIOPSMax"]
-        for change in controller.to_json()["changes"]
-        if "IOReadIOPSMax" in change
-    ]
+    changes = controller.to_json()["changes"]
+    caps = [change["IOReadIOPSMax"] for change in changes if "IOReadIOPSMax" in change]
     assert (caps[0], min(caps)) == (1000, 100)
     series = [json.loads(line) for line in outcome.files[0].read_text().splitlines()]
     seconds = series[-1]["t"] - series[0]["t"]
-    assert series[-1]["buckets"][0]["credits"] == pytest.approx(
-        600 + 100 * seconds - int(disk.reads), abs=1
-    )
+    left = 600 + 100 * seconds - int(disk.reads)
+    assert series[-1]["buckets"][0]["credits"] == pytest.approx(left, abs=1)
 
 
 @pytest.fixture
@@ -271,9 +249,8 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
         text = (cgroup / "io.max").read_text().split()[1:]
         held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
         held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
-        (cgroup / "io.max.new").write_text(
-            f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n"
-        )
+        pairs = " ".join(f"{key}={value}" for key, value in held.items())
+        (cgroup / "io.max.new").write_text(f"{maj_min} {pairs}\n")
         (cgroup / "io.max.new").replace(cgroup / "io.max")
 
     monkeypatch.setattr("pagecage.agent.limits.fidelity.write_io_max", write)
@@ -304,10 +281,8 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
 
 
 def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disklike(tmp_path)
-    monkeypatch.setattr(
-        "pagecage.agent.limits.fidelity.read_limits", lambda *_: {"io.max.riops": "100"}
-    )
+    disk, name = Disklike(tmp_path), "pagecage.agent.limits.fidelity.read_limits"
+    monkeypatch.setattr(name, lambda *_: {"io.max.riops": "100"})
     with pytest.raises(HostError, match="riops is 100, not 1000"):
         write_io_max(Cgroup(unified=disk.cgroup), MAJ_MIN, {"IOReadIOPSMax": 1000})
 
@@ -370,7 +345,7 @@ def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
 
 def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max: None) -> None:
     disk, controller = started(tmp_path, held=18_000)
-    (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+    (disk.cgroup / "io.max").write_text(AT_BASE)
     wait_until(lambda: len(controller.to_json()["changes"]) == 4, 20)
     controller.stop()
     found = controller.to_json()

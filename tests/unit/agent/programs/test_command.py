@@ -16,39 +16,35 @@ from pagecage.agent import data_files, trial_run
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.programs import command
 from pagecage.agent.programs.command import CommandProgram
-from pagecage.agent.session import run_trial
 from pagecage.agent.storage import Storage, TrialDisk
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.record import read_records
 from pagecage.model.requirements import RequirementMissed
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
+from tests.builders.known import known
 from tests.builders.service_trials import free_port, listens
+from tests.builders.trial_runs import carry_out as run_one
 from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, Machine, frames_of, make_session, make_trial
 
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     """The reads of a program are counted even if it exits at once."""
-    record = carry_out(
-        machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3'
-    )
+    reads = 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"'
+    record = carry_out(machine, f"{reads}; sleep 0.3")
     assert record.outcome == "ok"
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
     assert "ready_seconds" not in record.response
-    assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
-        record.response["wall_seconds"], abs=0.001
-    )
-    assert record.workload.argv == ("sh", "-c", record.workload.argv[2])
-    assert len(record.workload.sha256) == 64
+    wall_seconds = record.response["wall_seconds"]
+    assert known(record.measured).seconds == pytest.approx(wall_seconds, abs=0.001)
+    assert record.workload.argv == ("sh", "-c", known(record.workload.argv)[2])
+    assert len(known(record.workload.sha256)) == 64
 
 
-def test_making_the_scope_is_not_its_time(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_SLOW", "scope")
+def test_making_the_scope_is_not_its_time(machine: Machine) -> None:
+    machine.misbehave(SLOW="scope")
     record = carry_out(machine, "true")
     phase_seconds = next(phase.seconds for phase in record.phases if phase.name == "run")
     assert phase_seconds - (record.response["wall_seconds"] or phase_seconds) > 0.5
@@ -95,10 +91,8 @@ def test_outcomes(machine: Machine, script: str, outcome: str, error: str | None
     assert (record.outcome, record.error) == (outcome, error)
 
 
-def test_a_scope_that_does_not_start_is_not_its_failure(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "scope")
+def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine) -> None:
+    machine.misbehave(FAILS="scope")
     record = carry_out(machine, "true")
     assert record.outcome == "failed"
     assert "its scope was not started: Failed to start transient scope unit" in (record.error or "")
@@ -116,24 +110,18 @@ def test_it_finds_its_directory_and_environment(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUSTOMERS_SECRET", "hunter2")
-    record = carry_out(
-        machine,
-        f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7',
-        directory=str(machine.data),
-    )
+    script = f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7'
+    record = carry_out(machine, script, directory=str(machine.data))
     assert record.outcome == "ok", record.error
-    assert "CUSTOMERS_SECRET" in record.workload.environment
+    assert "CUSTOMERS_SECRET" in known(record.workload.environment)
     assert "hunter2" not in machine.records.read_text()
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) -> None:
     began = time.monotonic()
-    record = carry_out(
-        machine,
-        f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60",
-        ready_when=r"listening on \d+$",
-    )
+    script = f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60"
+    record = carry_out(machine, script, ready_when=r"listening on \d+$")
     assert (record.outcome, record.error) == ("ok", None)
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert "wall_seconds" not in record.response
@@ -144,11 +132,8 @@ def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) ->
 
 
 def test_half_a_line_does_not_serve_but_the_last_one_needs_no_end(machine: Machine) -> None:
-    halves = carry_out(
-        machine,
-        "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60",
-        ready_when="^listening$",
-    )
+    script = "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60"
+    halves = carry_out(machine, script, ready_when="^listening$")
     assert (halves.response["ready_seconds"] or 0) >= 0.2
     assert carry_out(machine, "printf ready", ready_when="^ready$").outcome == "ok"
 
@@ -203,7 +188,7 @@ def test_a_daemon_is_reported(machine: Machine) -> None:
     record = carry_out(machine, f"sleep 60 & {JOIN}; exit 0")
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
-    assert record.exit.left_behind[0]["name"] == "sleep"
+    assert known(record.exit.left_behind)[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
 
@@ -216,9 +201,9 @@ def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) 
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit.escaped[0]["name"] == "sleep"
-    escaped = record.exit.escaped[0]["pid"]
-    wait_until(lambda: identify(escaped) is None)  # who adopts orphans may reap it late
+    [escaped] = known(record.exit.escaped)
+    assert escaped["name"] == "sleep"
+    wait_until(lambda: identify(escaped["pid"]) is None)  # who adopts orphans may reap it late
 
 
 def test_output_is_streamed_unchanged(machine: Machine) -> None:
@@ -237,11 +222,8 @@ def test_output_is_not_streamed_by_default(machine: Machine) -> None:
 
 
 def test_a_missing_program_names_its_package(machine: Machine) -> None:
-    trial = make_trial(
-        workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=()
-    )
-    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    [record] = read_records(machine.records)
+    workload = Workload("no-such-program", (), "command", command=CommandSpec())
+    record = run_one(machine, make_trial(workload=workload, collectors=()))
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
     assert "no program 'no-such-program'" in missed.reason
@@ -278,7 +260,7 @@ def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
 def test_files_of_any_state_stay_unchanged(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
-    assert record.cache.resident_bytes_before > 0
+    assert known(record.cache.resident_bytes_before) > 0
 
 
 def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -> None:
@@ -329,7 +311,7 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
     assert record.outcome == "ok", record.error
     assert record.device.maj_min == "8:0"
-    assert record.cage.read_back["io.max.rbps"] == "20000000"
+    assert known(record.cage.read_back)["io.max.rbps"] == "20000000"
 
 
 def run_on(machine: Machine, cache: str) -> TrialRun:
@@ -366,9 +348,8 @@ def test_what_calibration_reads(
     monkeypatch.setattr(trial_run, "make_dataset", lambda *_: Path("ours"))
     run = run_on(machine, cache)
     disk = run.session.disk
-    files = ProgramFiles(
-        (own,), replace(disk, maj_min="8:0", node="/dev/other") if where == "elsewhere" else disk
-    )
+    other = replace(disk, maj_min="8:0", node="/dev/other")
+    files = ProgramFiles((own,), other if where == "elsewhere" else disk)
     own_disk = TrialDisk("data", disk, machine.data, is_own=where == "disk of the trial")
     storage = Storage({"data": own_disk})
     found = CommandProgram(run).calibration_file(storage, files, run.trial.cage)
@@ -388,9 +369,9 @@ def test_residency_of_another_users_file_is_hidden(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since Linux 5.2 only the owner, users with write access and root may query residency."""
-    monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
-    monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda _, mode: mode == os.R_OK)
     with pytest.raises(RequirementMissed, match="belongs to another user and is read-only"):
         data_files.find_files((files,))
-    monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
+    monkeypatch.setattr(os, "access", lambda _, mode: True)
     assert len(data_files.find_files((files,))) == 3

@@ -24,19 +24,16 @@ from pagecage.agent.programs.fio import (
     read_report,
 )
 from pagecage.agent.responses import STANDARD_RESPONSES, wrong_response
+from tests.builders.known import known
+from tests.builders.programs import install
 
 FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]
 
 
 def job(**read: Any) -> dict[str, Any]:
     """Return one job of fio's report."""
-    read = {
-        "io_bytes": 4096 * 10,
-        "total_ios": 10,
-        "runtime": 500,
-        "clat_ns": {"bins": {"1000": 9, "50000": 1}},
-        **read,
-    }
+    latency = {"clat_ns": {"bins": {"1000": 9, "50000": 1}}}
+    read = {"io_bytes": 4096 * 10, "total_ios": 10, "runtime": 500, **latency, **read}
     return {"jobname": "trial", "error": 0, "majf": 3, "minf": 5, "read": read}
 
 
@@ -70,10 +67,8 @@ def test_fio_may_not_write_and_reports_where_it_is_looked_for(tmp_path: Path) ->
 
 @pytest.fixture
 def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fio").write_text(
-        "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
-    )
-    (tmp_path / "fio").chmod(0o755)
+    script = "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
+    install(tmp_path / "fio", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
 
@@ -178,8 +173,7 @@ def test_notes_before_the_json_are_skipped(tmp_path: Path) -> None:
 )
 def test_a_percentile_leaves_that_share_below(counts: dict[int, int], share: float) -> None:
     bins = Counter(counts)
-    found = percentile_us(bins, share)
-    assert found is not None
+    found = known(percentile_us(bins, share))
     below = sum(n for ns, n in bins.items() if ns / 1000 <= found)
     under = sum(n for ns, n in bins.items() if ns / 1000 < found)
     assert below >= share * bins.total() - 1e-6

@@ -15,9 +15,10 @@ from pagecage.agent.programs.service import OUTPUT_BYTES, LoadOutput, split_cpus
 from pagecage.model.services import MetricPattern
 from pagecage.model.trial import CommandSpec
 from pagecage.process import identify
+from tests.builders.known import known
 from tests.builders.service_trials import SERVES, carry_out, free_port, listens
 from tests.builders.waiting import wait_until
-from tests.fake_host.machine import Machine, frames_of
+from tests.fake_host.machine import Machine, frames_of, trace_of
 
 
 def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> None:
@@ -26,8 +27,7 @@ def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> No
     assert record.response["tps"] == 123.5
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert 0.5 <= (record.response["wall_seconds"] or 0) < 5
-    assert record.measured
-    assert record.measured.seconds == record.response["wall_seconds"]
+    assert known(record.measured).seconds == record.response["wall_seconds"]
     assert record.load.during == "load"
     assert record.load.argv == ("sh", "-c", "sleep 0.5; echo tps = 123.5")
     assert (record.load.status, record.exit.status) == (0, -15)
@@ -38,10 +38,10 @@ def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> No
 def test_counters_are_those_of_the_window_alone(machine: Machine) -> None:
     """The counters hold neither the reads before the load began nor those of the load."""
     io_stat = '"$FAKE_MAJ_MIN rbytes={} rios={}" >"$FAKE_SLICE/io.stat"'
-    server = (
-        f"echo {io_stat.format(8192, 2)}; echo serving; while ! test -e go; do sleep 0.02; done; "
+    server = f"echo {io_stat.format(8192, 2)}; echo serving; "
+    server += (
+        f"while ! test -e go; do sleep 0.02; done; echo {io_stat.format(20480, 5)}; exec sleep 60"
     )
-    server += f"echo {io_stat.format(20480, 5)}; exec sleep 60"
     command = CommandSpec(ready_when="^serving$", is_literal=True, directory=str(machine.data))
     record = carry_out(machine, "touch go; sleep 0.5; echo tps = 1", server, command)
     assert record.outcome == "ok", record.error
@@ -65,8 +65,7 @@ def test_the_warm_up_is_ended_and_not_measured(machine: Machine, tmp_path: Path)
 def test_a_load_that_ends_early_warms_up_again(machine: Machine, tmp_path: Path) -> None:
     record = carry_out(machine, f"echo run >>{tmp_path}/log; echo tps = 7", warm_up_seconds=2.0)
     logged = len((tmp_path / "log").read_text().splitlines())
-    assert record.load.warm_up
-    runs = record.load.warm_up["runs"]
+    runs = known(record.load.warm_up)["runs"]
     assert runs > 1
     assert logged in (runs, runs + 1), "the last of the warm-up may be ended before its first line"
 
@@ -80,11 +79,8 @@ def test_its_cpu_time_is_its_own(machine: Machine) -> None:
 def test_server_and_load_have_cpus_of_their_own(machine: Machine, tmp_path: Path) -> None:
     own = sorted(os.sched_getaffinity(0))
     status = "grep Cpus_allowed_list /proc/self/status"
-    record = carry_out(
-        machine,
-        f"{status} >{tmp_path}/load; echo tps = 1",
-        f"{status} >{tmp_path}/server; {SERVES}",
-    )
+    load = f"{status} >{tmp_path}/load; echo tps = 1"
+    record = carry_out(machine, load, f"{status} >{tmp_path}/server; {SERVES}")
     assert record.outcome == "ok", record.error
     assert record.load.cpus == (own[-1],)
     assert record.load.server_cpus == tuple(own[:-1] or own)
@@ -107,9 +103,9 @@ def test_one_cpu_is_said_in_the_record(machine: Machine, monkeypatch: pytest.Mon
 def test_the_output_of_the_load_is_kept(machine: Machine) -> None:
     out = io.BytesIO()
     record = carry_out(machine, "echo warm; echo problem >&2; echo tps = 5", out=out)
-    [trace] = [frame for frame in frames_of(out.getvalue()) if frame.get("name") == "load.txt"]
-    assert trace["body"] == b"warm\ntps = 5\n"
-    assert record.load.output_bytes == len(trace["body"])
+    trace = trace_of(frames_of(out.getvalue()), "load.txt")
+    assert trace == b"warm\ntps = 5\n"
+    assert record.load.output_bytes == len(trace)
     assert record.load.stderr_tail == ("problem",)
     assert record.collectors["load"]["status"] == "ok"
 
@@ -143,20 +139,16 @@ def test_metrics_in_json(machine: Machine) -> None:
 def test_it_serves_when_it_or_its_child_in_the_cage_listens(machine: Machine, server: str) -> None:
     port = free_port()
     connect = f'import socket; socket.create_connection(("127.0.0.1", {port}))'
-    record = carry_out(
-        machine,
-        f"python3 -S -c '{connect}' && sleep 0.3 && echo tps = 1",
-        server.format(listens(port)),
-        CommandSpec(ready_port=port, is_literal=True),
-    )
+    load = f"python3 -S -c '{connect}' && sleep 0.3 && echo tps = 1"
+    command = CommandSpec(ready_port=port, is_literal=True)
+    record = carry_out(machine, load, server.format(listens(port)), command)
     assert (record.outcome, record.error) == ("ok", None)
     assert machine.left() == []
 
 
 def test_a_stop_signal_of_its_own(machine: Machine, tmp_path: Path) -> None:
-    server = (
-        f"trap 'echo fast >{tmp_path}/log; exit 3' INT; echo serving; while :; do sleep 0.05; done"
-    )
+    server = f"trap 'echo fast >{tmp_path}/log; exit 3' INT; echo serving;"
+    server += " while :; do sleep 0.05; done"
     record = carry_out(machine, "echo tps = 1", server, stop_signal="INT")
     assert (tmp_path / "log").read_text() == "fast\n"
     assert (record.outcome, record.exit.status) == ("ok", 3)
@@ -189,6 +181,7 @@ def test_a_load_that_is_missing_is_refused_before_anything_starts(machine: Machi
 
 
 DIES = "echo serving; sleep {}; echo no space left >&2; kill -9 $$"
+KILLED = "the server ended by signal 9 while {}: no space left"
 
 
 def test_a_server_that_dies_under_load(machine: Machine) -> None:
@@ -196,7 +189,7 @@ def test_a_server_that_dies_under_load(machine: Machine) -> None:
     record = carry_out(machine, "sleep 30; echo tps = 1", DIES.format(1))
     assert time.monotonic() - began < 20
     assert record.outcome == "failed"
-    assert record.error == "the server ended by signal 9 while under load: no space left"
+    assert record.error == KILLED.format("under load")
     assert record.is_programs_own_failure
     assert record.failed_status == -9
     assert record.response == {}
@@ -205,34 +198,19 @@ def test_a_server_that_dies_under_load(machine: Machine) -> None:
 
 def test_a_load_that_fails_since_the_server_died_is_not_blamed(machine: Machine) -> None:
     record = carry_out(machine, "sleep 0.5; echo lost >&2; exit 1", DIES.format(0.7))
-    assert record.error == "the server ended by signal 9 while under load: no space left"
+    assert record.error == KILLED.format("under load")
 
 
 @pytest.mark.parametrize(
     ("load", "server", "changes", "error"),
     [
-        (
-            "sleep 30",
-            DIES.format(1),
-            {"warm_up_seconds": 20.0},
-            "the server ended by signal 9 while it was warmed up: no space left",
-        ),
-        (
-            "sleep 30",
-            DIES.format(1),
-            {"settle_seconds": 20.0},
-            "the server ended by signal 9 while it settled: no space left",
-        ),
-        (
-            "exit 2",
-            SERVES,
-            {"warm_up_seconds": 5.0},
-            "the load ended with status 2 in the warm-up",
-        ),
+        ("sleep 30", DIES.format(1), {"warm_up_seconds": 20.0}, KILLED.format("it was warmed up")),
+        ("sleep 30", DIES.format(1), {"settle_seconds": 20.0}, KILLED.format("it settled")),
+        ("exit 2", SERVES, {"warm_up_seconds": 5.0}, "the load ended with status 2 in the warm-up"),
     ],
 )
 def test_an_end_before_the_window(
-    machine: Machine, load: str, server: str, changes: dict[str, float], error: str
+    machine: Machine, load: str, server: str, changes: dict[str, Any], error: str
 ) -> None:
     record = carry_out(machine, load, server, **changes)
     assert (record.error, record.measured) == (error, None)
@@ -290,10 +268,7 @@ def test_a_load_that_does_not_end(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("printed", "reason"),
-    [
-        ("done", "no match for 'tps'"),
-        ("tps = 1.2.3", "'1.2.3' for 'tps', which is not a number"),
-    ],
+    [("done", "no match for 'tps'"), ("tps = 1.2.3", "'1.2.3' for 'tps', which is not a number")],
 )
 def test_a_metric_that_is_missing_is_a_failure(machine: Machine, printed: str, reason: str) -> None:
     record = carry_out(machine, f"echo {printed}")
@@ -319,12 +294,9 @@ def test_a_server_that_leaves_its_cage(machine: Machine) -> None:
     assert record.exit.escaped
 
 
-def test_a_scope_that_does_not_start_is_not_its_failure(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "scope")
-    record = carry_out(
-        machine, "echo tps = 1", command=CommandSpec(ready_when="x", is_literal=True)
-    )
+def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine) -> None:
+    machine.misbehave(FAILS="scope")
+    command = CommandSpec(ready_when="x", is_literal=True)
+    record = carry_out(machine, "echo tps = 1", command=command)
     assert "its scope was not started" in (record.error or "")
     assert not record.is_final

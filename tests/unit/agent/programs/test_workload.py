@@ -92,9 +92,8 @@ def test_only_known_placeholders_are_filled_in(argument: str, value: str) -> Non
 
 def test_placeholders_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
-    trial = make_trial(
-        cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command")
-    )
+    workload = Workload("sh", ("-c", script), "command")
+    trial = make_trial(cage=Cage("open", {}), collectors=(), workload=workload)
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     assert next(iter(read_records(machine.records))).outcome == "ok"
 

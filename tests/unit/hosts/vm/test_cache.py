@@ -10,6 +10,7 @@ import pytest
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.vm.cache import CacheLock, GuestCache, existing_caches, is_held, read_holder
 from pagecage.process import PIPE, Process, spawn
+from tests.builders.known import known
 
 
 def test_each_name_has_a_directory_and_the_first_keeps_its_own(
@@ -34,9 +35,8 @@ def test_a_name_that_is_no_word_is_refused(name: str) -> None:
 
 def test_a_cache_that_cannot_be_made_is_told_with_its_way_out(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("no folder")
-    with pytest.raises(
-        HostError, match=r"home/pagecage/vm cannot be created: Not a directory"
-    ) as caught:
+    says = "home/pagecage/vm cannot be created: Not a directory"
+    with pytest.raises(HostError, match=says) as caught:
         GuestCache(tmp_path / "home/pagecage/vm").make()
     assert caught.value.hint == "set XDG_CACHE_HOME to a writable directory"
 
@@ -54,8 +54,7 @@ sys.stdin.read()
 
 def holder(path: Path) -> Process[bytes]:
     process = spawn([sys.executable, "-c", HOLD, path], stdin=PIPE, stdout=PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"held\n"
+    assert known(process.stdout).readline() == b"held\n"
     return process
 
 

@@ -30,10 +30,8 @@ from pagecage.units import GIB
 
 
 def label(disk: Path) -> str:
-    return run(
-        ["blkid", "-p", "-o", "value", "-s", "LABEL", disk],
-        env={"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"},
-    ).stdout
+    env = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
+    return run(["blkid", "-p", "-o", "value", "-s", "LABEL", disk], env=env).stdout
 
 
 @pytest.mark.parametrize(
@@ -138,25 +136,13 @@ LIMITS = {
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[QmpClient]:
     machine = architecture()
-    process = spawn(
-        [
-            machine.qemu,
-            "-machine",
-            machine.board,
-            "-accel",
-            "tcg",
-            "-nodefaults",
-            "-display",
-            "none",
-            "-S",
-            "-blockdev",
-            "driver=null-co,node-name=data,read-zeroes=on",
-            "-device",
-            f"virtio-blk-pci,drive=data,id={DEVICE}",
-            "-qmp",
-            f"unix:{tmp_path}/qmp,server=on,wait=off",
-        ]
-    )
+    argv = [
+        *(machine.qemu, "-machine", machine.board, "-accel", "tcg", "-nodefaults", "-S"),
+        *("-display", "none", "-blockdev", "driver=null-co,node-name=data,read-zeroes=on"),
+        *("-device", f"virtio-blk-pci,drive=data,id={DEVICE}"),
+        *("-qmp", f"unix:{tmp_path}/qmp,server=on,wait=off"),
+    ]
+    process = spawn(argv)
     made = QmpClient(tmp_path / "qmp")
     try:
         assert made.connect(60)
@@ -169,23 +155,13 @@ def monitor(tmp_path: Path) -> Iterator[QmpClient]:
 
 def test_limits_are_held_and_let_go_of(monitor: QmpClient) -> None:
     assert throttle(monitor, LIMITS) == LIMITS
-    assert throttle(monitor, {"IOReadIOPSMax": 500}) == {"IOReadIOPSMax": 500}, (
-        "what is not asked for is open again"
-    )
+    one = {"IOReadIOPSMax": 500}
+    assert throttle(monitor, one) == one, "what is not asked for is open again"
     assert throttle(monitor, {}) == {}
 
 
 def test_a_disk_that_is_not_there_is_no_success(monitor: QmpClient) -> None:
+    rates = dict.fromkeys(("bps", "iops", "bps_wr", "iops_rd", "iops_wr"), 0)
+    limits = {"id": "another", "bps_rd": 1, **rates}
     with pytest.raises(HostError, match="QEMU rejected"):
-        monitor.execute_verbatim(
-            "block_set_io_throttle",
-            {
-                "id": "another",
-                "bps": 0,
-                "iops": 0,
-                "bps_rd": 1,
-                "bps_wr": 0,
-                "iops_rd": 0,
-                "iops_wr": 0,
-            },
-        )
+        monitor.execute_verbatim("block_set_io_throttle", limits)

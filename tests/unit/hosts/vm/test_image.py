@@ -28,6 +28,7 @@ from pagecage.hosts.vm.image import (
     write_contents,
 )
 from pagecage.hosts.vm.image_build import ensure_image
+from tests.builders.programs import install
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
@@ -92,7 +93,7 @@ def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> 
     assert set(names["base_family_packages"]) <= set(read_recipe(checkout, suite).packages)
 
 
-BASE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
+BASE = RECIPE
 GIT = replace(BASE, extra_packages=("git",), install_extra="apt-get install")
 BOTH = replace(GIT, extra_packages=("git", "postgresql"))
 
@@ -182,9 +183,7 @@ def keyrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def install_mmdebstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """Put an mmdebstrap first on PATH that notes its arguments; return the notes' path."""
     path, notes = tmp_path / "bin/mmdebstrap", tmp_path / "arguments"
-    path.parent.mkdir()
-    path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {notes}\n{script}\n')
-    path.chmod(0o755)
+    install(path, f'#!/bin/sh\nprintf "%s\\n" "$@" > {notes}\n{script}\n')
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     return notes
 
@@ -203,9 +202,8 @@ def test_debians_keyring_is_named_because_mmdebstrap_finds_it_only_with_gpg(keyr
 
 
 def test_a_suite_has_the_archive_of_its_distribution() -> None:
-    assert [archive_of(suite) for suite in ("noble", "trixie", "bookworm")] == [
-        *(UBUNTU, DEBIAN, DEBIAN)
-    ]
+    archives = [archive_of(suite) for suite in ("noble", "trixie", "bookworm")]
+    assert archives == [UBUNTU, DEBIAN, DEBIAN]
 
 
 def test_ubuntus_installed_keyring_is_used(

@@ -16,6 +16,7 @@ from pagecage.hosts.vm.image_build import (
     shared_folder,
 )
 from pagecage.units import MIB
+from tests.builders.programs import install_first
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
@@ -27,20 +28,11 @@ def cache(tmp_path: Path) -> GuestCache:
     return cache
 
 
-def install(directory: Path, name: str, script: str) -> None:
-    """Put a program of this name before the real one on PATH."""
-    path = directory / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
 def fail_with(
     cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str
 ) -> str:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    install(programs, "mmdebstrap", f"echo half; echo '{complaint}' >&2; exit 1")
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    script = f"#!/bin/sh\necho half; echo '{complaint}' >&2; exit 1\n"
+    install_first(tmp_path / "bin/mmdebstrap", script, monkeypatch)
     with pytest.raises(HostError) as caught:
         ensure_image(cache, RECIPE, lambda _: None)
     return str(caught.value)
@@ -56,20 +48,26 @@ def test_failed_build_leaves_nothing_that_looks_whole(
     assert not list(cache.images.iterdir())
 
 
-def test_missing_subordinate_ids_are_named(
-    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("complaint", "says"),
+    [
+        ("E: newuidmap: write failed", ("subordinate user ids", "make setup")),
+        (
+            "E: Unable to locate package postgre",
+            ("package postgre", "`packages` in the experiment"),
+        ),
+    ],
+    ids=["missing subordinate ids", "a package that Debian lacks"],
+)
+def test_what_failed_is_named(
+    cache: GuestCache,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    complaint: str,
+    says: tuple[str, str],
 ) -> None:
-    said = fail_with(cache, tmp_path, monkeypatch, "E: newuidmap: write failed")
-    assert "subordinate user ids" in said
-    assert "make setup" in said
-
-
-def test_a_package_that_debian_lacks_is_named(
-    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = fail_with(cache, tmp_path, monkeypatch, "E: Unable to locate package postgre")
-    assert "package postgre" in said
-    assert "`packages` in the experiment" in said
+    said = fail_with(cache, tmp_path, monkeypatch, complaint)
+    assert [part for part in says if part not in said] == []
 
 
 @pytest.mark.parametrize(("suite", "name"), [("bookworm", "Debian"), ("noble", "Ubuntu")])
@@ -115,9 +113,8 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     made.provisioned.write_text("roles")
     pack(made, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
-    assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
-        "any user may unpack it"
-    )
+    modes = {path.stat().st_mode & 0o444 for path in packed.iterdir()}
+    assert modes == {0o444}, "any user may unpack it"
     monkeypatch.setattr("pagecage.hosts.vm.image.BUILD", tmp_path / "checkout/build")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
@@ -144,9 +141,7 @@ def test_missing_tools_are_named_with_their_mend(monkeypatch: pytest.MonkeyPatch
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
     require_free_space(tmp_path, 1, "a byte")
-    with pytest.raises(
-        HostError, match=r"free; the image needs 8\.67e\+06 TiB|free; the image needs"
-    ):
+    with pytest.raises(HostError, match="free; the image needs"):
         require_free_space(tmp_path, 2**63, "the image")
 
 
@@ -156,15 +151,10 @@ KEYRING = Path("/keys/archive.gpg")
 
 def test_root_and_others_build_by_the_same_command() -> None:
     """Root makes a folder, to which the roles are applied; others a tar, which keeps owners."""
-    roots, users = (
-        bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, as_root)
-        for as_root in (True, False)
-    )
-    assert [word for word in roots if word not in users] == [
-        "--mode=root",
-        "--format=directory",
-        "/images/x.part/root",
-    ]
+    part = Path("/images/x.part")
+    roots, users = (bootstrap_argv(part, RECIPE, KEYRING, as_root) for as_root in (True, False))
+    of_root = ["--mode=root", "--format=directory", "/images/x.part/root"]
+    assert [word for word in roots if word not in users] == of_root
     assert [word for word in users if word not in roots] == ["--mode=unshare", "--format=tar", "-"]
 
 
@@ -174,13 +164,13 @@ def test_an_ordinary_user_builds_where_programs_may_be_started(
 ) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     real = os.statvfs("/")
-    flags = {
-        folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")
-    }
-    fields = [*real]
-    monkeypatch.setattr(
-        os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]])
-    )
+    folders = ("/tmp", "/var/tmp", "/other")
+    flags = {folder: os.ST_NOEXEC if folder in noexec else 0 for folder in folders}
+
+    def statvfs(folder: str) -> os.statvfs_result:
+        return os.statvfs_result([*real[:8], flags[folder], *real[9:]])
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
     assert shared_folder() == expected
     flags["/var/tmp"] = os.ST_NOEXEC
     if noexec:
@@ -212,11 +202,8 @@ def test_packages_of_the_kernel_are_installed_after_it_and_before_those_of_exper
     assert len(installs) == 2
     assert "KERNEL=$(ls /lib/modules)" in installs[0]
     assert installs[0].endswith('install "modules-${KERNEL}"\'')
-    assert not [
-        word
-        for word in bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, False)
-        if "apt-get" in word
-    ]
+    others = bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, False)
+    assert not [word for word in others if "apt-get" in word]
 
 
 @pytest.fixture

@@ -68,17 +68,15 @@ def test_a_saved_state_fits_one_machine_only(other: GuestMachine) -> None:
 
 
 def argv() -> list[str]:
-    return qemu_argv(
-        MACHINE, GuestImage(Path("/i,1")), Path("/d,2/disk.qcow2"), Path("/s"), Path("/c")
-    )
+    disk = Path("/d,2/disk.qcow2")
+    return qemu_argv(MACHINE, GuestImage(Path("/i,1")), disk, Path("/s"), Path("/c"))
 
 
 def test_the_guest_reaches_nothing_and_is_reached_on_loopback_only() -> None:
     (net,) = [word for word in argv() if word.startswith("user,")]
     assert "restrict=on" in net.split(",")
-    assert [part for part in net.split(",") if part.startswith("hostfwd=")] == [
-        "hostfwd=tcp:127.0.0.1:0-:22"
-    ]
+    forwarded = [part for part in net.split(",") if part.startswith("hostfwd=")]
+    assert forwarded == ["hostfwd=tcp:127.0.0.1:0-:22"]
 
 
 def test_sockets_are_in_a_directory_of_this_user_alone(
