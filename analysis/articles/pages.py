@@ -19,6 +19,7 @@ from analysis.articles.scorecard import (
     Scorecard,
     ScoredClaim,
     count_verdicts,
+    totals_by,
     unexplained,
     with_figures,
 )
@@ -300,12 +301,8 @@ def article_table(scored: HostedScorecard) -> Table:
 
 
 def host_table(scored: HostedScorecard) -> Table:
-    names = dict.fromkeys((*HOST_CLASSES, WITHOUT_RUN, *map(scored.host_class, scored.card.rows)))
-    counts = {
-        name: count_verdicts(row for row in scored.card.rows if scored.host_class(row) == name)
-        for name in names
-    }
-    return count_table("host", counts)
+    classes = (*HOST_CLASSES, WITHOUT_RUN)
+    return count_table("host", totals_by(scored.card.rows, scored.host_class, classes))
 
 
 _ANSWERS_INTRODUCTION = (

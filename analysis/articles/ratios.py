@@ -6,13 +6,19 @@ import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
-from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
-from analysis.articles.sides import included_ratio, is_within_factor
+from analysis.articles.scorecard import (
+    DECIDED,
+    Scorecard,
+    ScoredClaim,
+    count_verdicts,
+    scorecard,
+)
+from analysis.articles.sides import PUBLISHED_SIZE, included_ratio, is_within_factor
 from analysis.cells import included_values, treatments
 from analysis.data.load import Claim, Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
@@ -228,16 +234,15 @@ def _evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
     run at smoke size is left out if its class has a larger one.
     """
     known = list(runs)
-    larger = {(host_class(run), run.experiment) for run in known if run.size != "smoke"}
-    published = [run for run in known if run.size == "full"]
-    smaller = [
+    best = runs_by_class(known)
+    published = runs_by_class(run for run in known if run.size == PUBLISHED_SIZE)
+    smaller = runs_by_class(
         run
         for run in known
-        if run.size != "full"
-        and not (run.size == "smoke" and (host_class(run), run.experiment) in larger)
-    ]
-    by_class = [runs_by_class(published), runs_by_class(smaller)]
-    return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
+        if run.size != PUBLISHED_SIZE
+        and (run.size != "smoke" or best[host_class(run)][run.experiment].size == "smoke")
+    )
+    return [(name, found[name]) for name in HOST_CLASSES for found in (published, smaller)]
 
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
@@ -246,12 +251,8 @@ def chosen_runs(runs: Iterable[Run]) -> list[Run]:
 
 def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
     """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
-    found: dict[str, Run] = {}
-    for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
-        first = found.setdefault(run.experiment, run)
-        if first.size == "smoke" != run.size:
-            found[run.experiment] = run
-    return found
+    ordered = sorted(runs, key=lambda run: (run.size != "smoke", not run.is_emulated, run.run_id))
+    return {run.experiment: run for run in ordered}
 
 
 def hosted_scorecard(
@@ -287,14 +288,21 @@ def hosted_scorecard(
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
-    data = as_json(scored.card)
-    for row, line in zip(scored.card.rows, data["rows"], strict=True):
-        line["host_class"] = scored.host_class(row) if row.run else None
-    data["others"] = [
-        {"run": other.run.run_id, **{k: v for k, v in vars(other).items() if k != "run"}}
-        for other in scored.others
-    ]
-    return data
+    card, others = scored.card, [{**vars(one), "run": one.run.run_id} for one in scored.others]
+    return {
+        "headline": card.headline(),
+        "rows": [
+            {**asdict(row), "host_class": scored.host_class(row) if row.run else None}
+            for row in card.rows
+        ],
+        "totals": {
+            "experiments": card.totals(),
+            "kinds": card.totals_by_kind(),
+            "all": count_verdicts(card.rows),
+        },
+        "articles": dict(card.articles),
+        "others": others,
+    }
 
 
 def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:

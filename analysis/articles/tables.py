@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -63,9 +62,8 @@ def silent_table(run: Run) -> pd.DataFrame:
 
 def _claim_row(result: ClaimResult) -> dict[str, str]:
     spread, unit = f"\nn {result.n}" if result.n else "", result.unit
-    if result.low is not None and result.high is not None and result.n > 1:
-        ends = (format_in_unit(end, unit) for end in (result.low, result.high))
-        spread = f"\n{result.kind} {format_range(*ends)}, n {result.n}"
+    if interval := _interval(result):
+        spread = f"\n{result.kind} {interval}, n {result.n}"
     measured = format_measured(result.measured, unit, result.verdict)
     return {
         "claim": result.id,
@@ -167,15 +165,10 @@ def ratio_sections(run: Run) -> Iterator[Block]:
 
 
 TONES: dict[str, Tone] = {
+    **dict.fromkeys(VERDICTS, "warning"),
+    **dict.fromkeys(("by_construction", "untestable", "not_run"), "soft"),
     "held": "good",
     "not_held": "bad",
-    "by_construction": "soft",
-    "undecided": "warning",
-    "not_comparable": "warning",
-    "requirement_missed": "warning",
-    "no_data": "warning",
-    "untestable": "soft",
-    "not_run": "soft",
 }
 _GROUPED = ("untestable", "not_run")
 """Verdicts that many rows share for one reason; each reason is written once with its rows."""
@@ -191,19 +184,8 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         blocks += [Heading(name), Paragraph(" · ".join(words))]
         measured = [row for row in rows if row.verdict not in _GROUPED]
         if measured:
-            columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
-            lines: list[list[str | Cell]] = [
-                [
-                    row.id,
-                    break_at_semicolons(row.says),
-                    format_published(row.published, row.unit),
-                    format_scored_measurement(row),
-                    Cell(format_verdict(row.verdict), row.counts_as, tone=TONES[row.verdict]),
-                    Cell(row.reason, tone="soft"),
-                ]
-                for row in measured
-            ]
-            blocks.append(make_table(columns, lines))
+            lines = [[*claim_cells(row), Cell(row.reason, tone="soft")] for row in measured]
+            blocks.append(make_table(CLAIM_COLUMNS, lines))
         groups: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if row.verdict in _GROUPED:
@@ -216,6 +198,21 @@ def scorecard_report(scored: HostedScorecard) -> Report:
     kinds = {**card.totals_by_kind(), "in all": count_verdicts(card.rows)}
     blocks += [count_table("kind", kinds), Paragraph(card.headline())]
     return Report("Published figures", tuple(blocks))
+
+
+CLAIM_COLUMNS = ("claim", "statement", "published", "measured", "verdict", "reason")
+
+
+def claim_cells(row: ScoredClaim | ClaimResult) -> list[str | Cell]:
+    """Return a row without its reason; a scorecard also has the kind of figure."""
+    kind = row.counts_as if isinstance(row, ScoredClaim) else ""
+    return [
+        row.id,
+        break_at_semicolons(row.says),
+        format_published(row.published, row.unit),
+        format_scored_measurement(row),
+        Cell(format_verdict(row.verdict), kind, TONES[row.verdict]),
+    ]
 
 
 def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
@@ -253,15 +250,17 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
 
 def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
     """Format the measured figure with its interval and the number of trials on which it rests."""
-    text = format_in_unit(row.measured, row.unit)
-    about = [f"n {row.n}"] if row.n else []
-    if row.low is not None and row.high is not None and row.n > 1:
-        about.insert(
-            0, format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
-        )
-    if about and row.measured is not None:
-        text = f"{text} ({', '.join(about)})"
-    return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text
+    if row.measured is None:
+        return format_in_unit(None, row.unit)
+    about = ", ".join(filter(None, (_interval(row), f"n {row.n}" if row.n else "")))
+    text = f"{format_in_unit(row.measured, row.unit)}{about and f' ({about})'}"
+    return f"({text}) †" if row.verdict == "no_data" else text
+
+
+def _interval(row: ScoredClaim | ClaimResult) -> str:
+    if row.low is None or row.high is None or row.n < 2:
+        return ""
+    return format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
 
 
 def verdict_words(verdict: str) -> str:
@@ -282,30 +281,20 @@ MEANINGS = {
 """Meanings of the verdicts."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading, and the text of a row."""
-
-    heading: str
-    text: Callable[[ScoredClaim], str]
-
-
-def columns(scored: HostedScorecard) -> tuple[Column, ...]:
-    def host(row: ScoredClaim) -> str:
-        name = scored.host_class(row)
-        return "–" if name == WITHOUT_RUN else name
-
-    return (
-        Column("figure", lambda row: row.id),
-        Column("kind", lambda row: row.counts_as),
-        Column("experiment", lambda row: row.experiment),
-        Column("statement", lambda row: break_at_semicolons(row.says)),
-        Column("published", lambda row: format_published(row.published, row.unit)),
-        Column("measured", format_scored_measurement),
-        Column("verdict", lambda row: format_verdict(row.verdict)),
-        Column("host", host),
-        Column("run", lambda row: row.run or "–"),
-        Column("origin", lambda row: row.origin or "–"),
-        Column("rule changed", lambda row: row.rule_changed or "–"),
-        Column("reason", lambda row: row.reason),
-    )
+def row_texts(scored: HostedScorecard, row: ScoredClaim) -> dict[str, str]:
+    """Return a row of the scorecard by the headings of its columns."""
+    host = scored.host_class(row)
+    return {
+        "figure": row.id,
+        "kind": row.counts_as,
+        "experiment": row.experiment,
+        "statement": break_at_semicolons(row.says),
+        "published": format_published(row.published, row.unit),
+        "measured": format_scored_measurement(row),
+        "verdict": format_verdict(row.verdict),
+        "host": "–" if host == WITHOUT_RUN else host,
+        "run": row.run or "–",
+        "origin": row.origin or "–",
+        "rule changed": row.rule_changed or "–",
+        "reason": row.reason,
+    }

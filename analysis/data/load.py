@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.formatting import unit_scale
 from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpacked
 from pagecage.errors import PagecageError, why_unreadable
@@ -24,22 +25,10 @@ from pagecage.verdicts.stopping import needed, too_wide
 from pagecage.verdicts.volume_account import late_volumes
 
 _NUMBER = re.compile(r"^(?P<before>[^0-9]*?)(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[A-Za-z%]*)$")
-_SCALE = {
-    "": 1.0,
-    "B": 1.0,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "K": 1024.0,
-    "k": 1024.0,
-    "KiB": 1024.0,
-    "M": 1024.0**2,
-    "MiB": 1024.0**2,
-    "GiB": 1024.0**3,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-}
+_UNITS = ("B", "kB", "MB", "GB", "KiB", "MiB", "GiB", "us", "ms", "s")
+_ABBREVIATED = {"": "B", "K": "KiB", "k": "KiB", "M": "MiB"}
+_SCALE = {name: unit_scale(_ABBREVIATED.get(name, name)) for name in (*_UNITS, *_ABBREVIATED)}
+"""Units of levels, in bytes or seconds."""
 _WORDS = ("none", "off")
 _MANY_ACROSS = 5
 """More columns than this do not fit a page next to their published figures."""
@@ -354,6 +343,15 @@ class _JudgedRecords:
                     "docs/FORMAT.md lists the keys",
                 ) from None
         return self._known[record.trial_id]
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables by their names, joined by dots."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def describe_dataset(definition: Mapping[str, Any], size: str) -> str:

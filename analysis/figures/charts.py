@@ -10,26 +10,25 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
-from analysis.cells import treatments
-from analysis.comparison import Comparison, ComparisonRow, run_letter, varying_label
+from analysis.cells import treatments, varying_label
+from analysis.comparison import Comparison, ComparisonRow, run_letter
 from analysis.data.load import Run
 from analysis.figures.style import (
     COLOURS,
     GREY,
     MARKERS,
     TreatmentStyle,
+    format_value_axis,
+    mark_value,
     numeric_factor,
-    quantity_formatter,
 )
 from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes
 
 WIDTH = 8.6
 """Inches. A page shrinks a figure to 36rem, at which its text is still legible."""
-TWO_DECADES = 100
-"""A log axis that spans less has room for labels between the powers of ten."""
 ACROSS = 4
 """Panels side by side."""
 _BAR_HEIGHT = 0.08
@@ -53,15 +52,9 @@ def strip_figure(
     axes = figure.subplots()
     _draw_trials(axes, trial_df, response, styles)
     for text, value in (marks or {}).items():
-        axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
-        where = ("data", "axes fraction")
-        axes.annotate(text, (value, 1), xycoords=where, va="bottom", ha="center", fontsize=8)
+        mark_value(axes, value, text, size=8, lw=1, dashes=(4, 3))
     axes.set_xlabel(response_title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
-    axes.xaxis.set_major_formatter(quantity_formatter(response))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_xlim()
-    if axes.get_xscale() == "log" and high / low < TWO_DECADES:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    format_value_axis(axes.xaxis, response)
     return figure
 
 
@@ -129,12 +122,10 @@ def residency_figure(
 ) -> Figure | None:
     if not shown:
         return None
-    figure = Figure(figsize=(WIDTH, 3.4 * -(-len(shown) // ACROSS)), layout="constrained")
-    stacks = stacked_axes(figure, len(shown), ["seconds since go"])
+    figure, stacks = stacked_axes(len(shown), ["seconds since go"], 3.4)
     for [axes], (name, rows) in zip(stacks, shown.items(), strict=True):
         draw_residency(axes, rows, styles[name].colour)
-        axes.set_title(wrapped_label(styles[name].name))
-        axes.set_xlabel("position in the file, %")
+        axes.set(title=wrapped_label(styles[name].name), xlabel="position in the file, %")
     return figure
 
 
@@ -205,12 +196,17 @@ def residency_alt_text(
     return f"Resident share of the data over time. {first_of(parts)}"
 
 
-def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list[Axes]]:
-    """Return axes one below the other for each of `count` treatments, ACROSS of them side by side.
+def stacked_axes(
+    count: int, labels: Sequence[str], panel_height: float, margin: float = 0.0
+) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure with axes one below the other for each of `count` treatments.
 
-    The `labels` of the vertical axes are written once, on the left.
+    ACROSS treatments are side by side. The `labels` of the vertical axes are written once, on the
+    left. Heights are in inches.
     """
     across, height = min(ACROSS, count), -(-count // ACROSS)
+    size = (WIDTH, margin + panel_height * len(labels) * height)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(labels) * height, across, squeeze=False)
     stacks = []
     for position in range(height * across):
@@ -220,7 +216,7 @@ def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list
             axes.set_visible(position < count)
             axes.set_ylabel(label if column == 0 else "")
         stacks.append(stack)
-    return stacks[:count]
+    return figure, stacks[:count]
 
 
 def readahead_figure(
@@ -282,12 +278,10 @@ def curve_figure(
         look |= {"marker": marker if is_one_group else ""}
         axes.plot(middle.index, middle, color=first.colour if is_one_group else GREY, **look)
     has_zero = any((rows[response] <= 0).any() for rows in lines.values())
-    axes.set_xscale("log")
-    axes.set_yscale("linear" if has_zero else "log")
+    axes.set(xscale="log", yscale="linear" if has_zero else "log")
     format_levels(axes, {position: level for level, position in positions.items()})
-    format_value_axis(axes, response)
-    axes.set_xlabel(factor.replace("_", " "))
-    axes.set_ylabel(response_title(response))
+    format_value_axis(axes.yaxis, response)
+    axes.set(xlabel=factor.replace("_", " "), ylabel=response_title(response))
     label_lines(axes)
     return figure
 
@@ -361,14 +355,6 @@ def curve_alt_text(
     return f"{response_title(response)} over {factor.replace('_', ' ')}: {first_of(parts)}"
 
 
-def format_value_axis(axes: Axes, response: str) -> None:
-    axes.yaxis.set_major_formatter(quantity_formatter(response))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "log" and high / low < TWO_DECADES:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-
-
 def draw_legend(axes: Axes, *, inside: bool = False, is_needed: bool = False) -> None:
     """Draw a legend with each name once; a single name has one only if it is needed."""
     handles, names = axes.get_legend_handles_labels()
@@ -412,7 +398,9 @@ def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figur
         axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks(range(len(rows)), [varying_label(comparison, row.treatment) for row in rows])
+    axes.set_yticks(
+        range(len(rows)), [varying_label(comparison.runs[0], row.treatment) for row in rows]
+    )
     axes.invert_yaxis()
     draw_legend(axes, is_needed=count > 1)
     return figure

@@ -24,11 +24,10 @@ from analysis.figures.charts import (
     WIDTH,
     draw_legend,
     extremes,
-    format_value_axis,
     label_lines,
     medians,
 )
-from analysis.figures.style import MOST_GROUPS, TreatmentStyle
+from analysis.figures.style import MOST_GROUPS, TreatmentStyle, format_value_axis
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
 
@@ -173,9 +172,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
     least = float(positions.min(initial=0.5))
     shares = [share for share in _SHARES if share >= least / 1.3]
     for axes in panels:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(1.0, least / 1.3)
+        axes.set(xscale="log", yscale="log", xlim=(1.0, least / 1.3))
         axes.xaxis.set_major_locator(FixedLocator(shares if len(panels) == 1 else shares[::2]))
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):.6g} %"))
@@ -183,7 +180,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
         panels[0].figure.supxlabel(_FASTER, fontsize="medium")
     else:
         panels[0].set_xlabel(_FASTER)
-    format_value_axis(panels[0], response)
+    format_value_axis(panels[0].yaxis, response)
     panels[0].set_ylabel("time")
     last = panels[-1]
     if len(panels) == 1:

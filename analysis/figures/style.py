@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.cells import included_values, treatments
 from analysis.data.load import Run, numeric_levels
@@ -29,6 +30,8 @@ MARKERS = ("o", "v", "s", "D", "^", "P", "X")
 LINES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 MOST_GROUPS = 14
 """More lines than this are not distinguishable."""
+TWO_DECADES = 100
+"""A log axis that spans less has room for labels between the powers of ten."""
 INK = "#010203"
 """Placeholder for the page's text colour, so that figures suit light and dark pages."""
 _STYLE = {
@@ -133,9 +136,25 @@ def quantity_formatter(response: str) -> FuncFormatter:
     return FuncFormatter(lambda value, _: format_quantity(response, value))
 
 
-def mark_value(axes: Axes, value: float, text: str, size: float) -> None:
+def format_value_axis(axis: Axis, response: str) -> None:
+    """Label an axis with quantities; a log axis below two decades has more than powers of ten."""
+    axis.set_major_formatter(quantity_formatter(response))
+    axis.set_minor_formatter(NullFormatter())
+    low, high = axis.get_view_interval()
+    if axis.get_scale() == "log" and high / low < TWO_DECADES:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+
+
+def mark_value(
+    axes: Axes,
+    value: float,
+    text: str,
+    size: float,
+    lw: float = 1.2,
+    dashes: tuple[int, int] = (6, 3),
+) -> None:
     """Draw a dashed vertical line at a value, with a text of this font size above it."""
-    axes.axvline(value, color=GREY, lw=1.2, ls=(0, (6, 3)))
+    axes.axvline(value, color=GREY, lw=lw, ls=(0, dashes))
     above: dict[str, Any] = {"va": "bottom", "ha": "center", "fontsize": size}
     axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), **above)
 
@@ -160,35 +179,31 @@ def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int,
     return {key: (used.index(key[position]), f"{name} {key[position]}") for key in keys}
 
 
-@contextmanager
-def drawing_style() -> Iterator[None]:
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
-        yield
+def drawing_style() -> AbstractContextManager[None]:
+    return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
 
 
-def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
+def svg(figure: Figure, alt: str) -> str:
     """Return the figure as SVG in the page's text colour; `alt` is HTML.
 
-    Metadata is left out, so that equal figures have equal text. With `is_tight` it is cut to what
-    is drawn and fits the page's width.
+    Metadata is left out, so that equal figures have equal text. It is cut to what is drawn and fits
+    the page's width.
     """
-    out, bounds = StringIO(), None
+    out = StringIO()
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with drawing_style():
-        if is_tight:
-            # bbox_inches="tight" would draw the whole figure once more to find its bounds.
-            FigureCanvasSVG(figure)
-            figure.set_dpi(FigureCanvasSVG.fixed_dpi)
-            if engine := figure.get_layout_engine():
-                engine.execute(figure)
-                figure.set_layout_engine("none")
-            bounds = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
+        # bbox_inches="tight" would draw the whole figure once more to find its bounds.
+        FigureCanvasSVG(figure)
+        figure.set_dpi(FigureCanvasSVG.fixed_dpi)
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
+            figure.set_layout_engine("none")
+        bounds = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
         figure.savefig(out, format="svg", metadata=silent, bbox_inches=bounds)
     text = out.getvalue()
     # A line per point would be millions of lines in the notebook, which stores texts as lists of
     # lines.
     text = text[text.index("<svg") :].replace(INK, "currentColor").replace(" \nL ", "L")
-    if is_tight:
-        size = r'(<svg [^>]*?)width="([\d.]+)pt" height="[\d.]+pt"'
-        text = re.sub(size, r'\1style="max-width:\2pt;width:100%;height:auto"', text, count=1)
+    size = r'(<svg [^>]*?)width="([\d.]+)pt" height="[\d.]+pt"'
+    text = re.sub(size, r'\1style="max-width:\2pt;width:100%;height:auto"', text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
-from analysis.figures.charts import ACROSS, WIDTH, first_of, stacked_axes, wrapped_label
+from analysis.figures.charts import first_of, stacked_axes, wrapped_label
 from analysis.figures.style import GREY, INK, TreatmentStyle, quantity_formatter
 from analysis.formatting import format_quantity, treatment_label
 
@@ -42,28 +42,18 @@ class TimelinePanel:
     cap: str | None = None
 
 
-@dataclass(frozen=True)
-class TrafficDirection:
-    """A direction of disk traffic: the response with its total, and its panels."""
-
-    total: str
-    panels: tuple[TimelinePanel, TimelinePanel]
-
-
-def _direction(verb: str, noun: str, words: str) -> TrafficDirection:
-    rate, count = f"{verb}_bytes_per_second", f"{noun}_per_second"
-    of_cap = f"IO{verb.capitalize()}"
-    return TrafficDirection(
-        f"device_{verb}_bytes",
-        (
-            TimelinePanel(rate, "bytes_per_second", words, f"{of_cap}BandwidthMax"),
-            TimelinePanel(count, count, noun, f"{of_cap}IOPSMax"),
+_TRAFFIC = {
+    f"device_{verb}_bytes": (
+        TimelinePanel(
+            f"{verb}_bytes_per_second", "bytes_per_second", words, f"IO{verb.title()}BandwidthMax"
+        ),
+        TimelinePanel(
+            f"{verb}s_per_second", f"{verb}s_per_second", f"{verb}s", f"IO{verb.title()}IOPSMax"
         ),
     )
-
-
-_READ = _direction("read", "reads", "read from the disk")
-_WRITE = _direction("write", "writes", "written to the disk")
+    for verb, words in (("read", "read from the disk"), ("write", "written to the disk"))
+}
+"""Panels of each direction of disk traffic, by the response with its total."""
 _STATES = (
     TimelinePanel("bytes_per_io", "io_bytes", "I/O size"),
     TimelinePanel("resident_bytes", "resident_bytes", "resident"),
@@ -75,18 +65,13 @@ _STATES = (
 
 def timeline_treatments(
     trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
-) -> tuple[TrafficDirection, list[str]]:
-    """Return the direction with more traffic, and the treatments with enough of it to draw."""
-    written, read = (
-        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (_WRITE, _READ)
-    )
-    direction = _WRITE if written > read else _READ
-    moved = (
-        trial_df[trial_df[direction.total] > _MIN_BYTES]["treatment"]
-        if direction.total in trial_df
-        else ()
-    )
-    return direction, [name for name in styles if name in set(moved) & set(trace_df["treatment"])]
+) -> tuple[Sequence[TimelinePanel], list[str]]:
+    """Return the panels of the direction with more traffic, and treatments with enough to draw."""
+    totals = {name: trial_df.get(name, pd.Series(dtype=float)) for name in _TRAFFIC}
+    most = max(totals, key=lambda name: float(totals[name].sum()))
+    moved = trial_df["treatment"].reindex(totals[most].index[totals[most] > _MIN_BYTES])
+    drawn = set(moved) & set(trace_df["treatment"])
+    return _TRAFFIC[most], [name for name in styles if name in drawn]
 
 
 def timeline_figure(
@@ -97,8 +82,8 @@ def timeline_figure(
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
     """Draw bytes and I/Os per second of every treatment that used the disk."""
-    direction, names = timeline_treatments(trial_df, trace_df, styles)
-    return _draw_panels(run, names, direction.panels, trace_df, iostat_df, styles)
+    panels, names = timeline_treatments(trial_df, trace_df, styles)
+    return _draw_panels(run, names, panels, trace_df, iostat_df, styles)
 
 
 def state_panels(trace_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
@@ -132,9 +117,7 @@ def _draw_panels(
 ) -> Figure | None:
     if not names or not specs:
         return None
-    height = 1.95 * len(specs) * -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    stacks = stacked_axes(figure, len(names), [spec.words for spec in specs])
+    figure, stacks = stacked_axes(len(names), [spec.words for spec in specs], 1.95)
     for name, stack in zip(names, stacks, strict=True):
         trials = (t for t in run.trials if treatment_label(t.record.treatment) == name)
         first = next(trials, None)
@@ -251,9 +234,8 @@ def own_figure(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Fi
     if not names:
         return None
     fields = _drawn_fields(own_df)
-    height = 0.5 + 1.6 * len(fields) * -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    stacks = stacked_axes(figure, len(names), [field.replace("_", " ") for field in fields])
+    labels = [field.replace("_", " ") for field in fields]
+    figure, stacks = stacked_axes(len(names), labels, 1.6, 0.5)
     for name, stack in zip(names, stacks, strict=True):
         style, rows = styles[name], own_df[own_df["treatment"] == name]
         end, times = float(rows["measured_seconds"].max()), rows["seconds"]

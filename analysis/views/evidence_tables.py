@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.cells import cache_state_tally, treatments, trials_of
-from analysis.comparison import flatten_facts
-from analysis.data.load import Run
-from analysis.formatting import format_quantity, response_title, treatment_label
+from analysis.data.load import Run, flattened
+from analysis.formatting import format_quantity, response_title, tally, treatment_label
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 from pagecage.verdicts.verdict import limit_title
@@ -24,20 +22,16 @@ def counts_table(run: Run) -> pd.DataFrame:
     planned = len(run.plan["trials"])
     unanswered = [t.record.outcome for t in run.trials if not t.verdicts.is_data_point]
     unanswered += ["not run yet"] * (planned - len(run.trials))
-    reasons = _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)
+    reasons = tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)
     rows = [
         ("planned", planned, ""),
-        ("with an answer", len(points), _tally(t.record.outcome for t in points)),
+        ("with an answer", len(points), tally(t.record.outcome for t in points)),
         ("included", len(points) - len(excluded), ""),
         ("excluded", len(excluded), reasons),
-        ("without an answer", planned - len(points), _tally(unanswered)),
+        ("without an answer", planned - len(points), tally(unanswered)),
         ("tried again", run.attempts - len(run.trials), ""),
     ]
     return pd.DataFrame(rows, columns=["trials", "number", "of which"])
-
-
-def _tally(values: Any) -> str:
-    return ", ".join(f"{n} {word}" for word, n in Counter(values).most_common())
 
 
 def excluded_table(run: Run) -> pd.DataFrame:
@@ -75,7 +69,7 @@ def limits_table(run: Run) -> pd.DataFrame:
             "cap": "not requested" if cap is None else amount(prop, cap),
             "over-driven to": amount(prop, max(driven)) if driven else "–",
             "highest observed": amount(prop, max(observed)) if observed else "–",
-            "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
+            "verdicts": tally(limit.verdict.replace("_", " ") for limit in limits),
             "example": last.reason,
         }
         rows.append(row)
@@ -93,10 +87,10 @@ def proof_table(run: Run) -> pd.DataFrame:
         middle = amplified[len(amplified) // 2] if amplified else None
         row = {
             "treatment": treatment_label(treatment),
-            "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
+            "outcome": tally(t.record.outcome.replace("_", " ") for t in trials),
             "cache state": cache_state_tally(trials),
-            "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
-            "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
+            "host": tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
+            "binding limit": tally(v.binding_limit.verdict for v in verdicts),
             "amplification": "–" if middle is None else format_quantity("amplification", middle),
             "example": verdicts[-1].binding_limit.reason if verdicts else "",
         }
@@ -142,7 +136,7 @@ _SHORT = {
 
 
 def facts_table(run: Run) -> pd.DataFrame:
-    flat = [dict(flatten_facts(facts)) for facts in run.facts]
+    flat = [dict(flattened(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
     states = [""] if len(flat) == 1 else [f"state {number}" for number in range(1, len(flat) + 1)]

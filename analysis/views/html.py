@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -62,15 +63,13 @@ def folded_table(
     summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
 ) -> Html | None:
     number = f" ({len(frame)})" if counted else ""
-    return folded(f"{summary}{number}", table_html(frame, kind, summary, is_title=False))
+    return folded(f"{summary}{number}", table_html(frame, kind, summary))
 
 
-def table_html(
-    frame: pd.DataFrame, kind: str = "", caption: str = "", *, is_title: bool = True
-) -> Html | None:
+def table_html(frame: pd.DataFrame, kind: str = "", caption: str = "") -> Html | None:
     """Return a frame as a scrollable table; None if it is empty.
 
-    Unless `is_title`, a caption that the page shows already is only for screen readers.
+    Its caption, which the page shows already, is only for screen readers.
     """
     if frame.empty:
         return None
@@ -87,8 +86,8 @@ def table_html(
     if "claims" not in kind:  # whose first column is the anchor of a link
         text = _FIRST_CELL.sub(r'\1<th scope="row">\2</th>', text)
     if caption:
-        hidden = "" if is_title else ' class="unseen"'
-        text = text.replace("<thead>", f"<caption{hidden}>{escape(caption)}</caption><thead>", 1)
+        unseen = f'<caption class="unseen">{escape(caption)}</caption>'
+        text = text.replace("<thead>", f"{unseen}<thead>", 1)
     return Html(f'<div class="scroll">{text}</div>')
 
 
@@ -108,11 +107,17 @@ _LONG_LINE = 60
 _LONG = ' class="long"'
 
 
-def figure_html(draw: Callable[[], Figure | None], alt_text: Callable[[], str]) -> Html | None:
-    """Return a drawn figure with its alternative text; None if nothing was drawn."""
+def figure_html(
+    draw: Callable[..., Figure | None], alt_text: Callable[..., str], *data: Any
+) -> Html | None:
+    """Return what `draw` draws of the data with its alternative text; None if that is nothing."""
     with drawing_style():
-        figure = draw()
-    return Html(svg_html(figure, alt_text())) if figure else None
+        figure = draw(*data)
+    return Html(svg_html(figure, alt_text(*data))) if figure else None
+
+
+def joined(*parts: Html | None) -> str:
+    return "".join(part.text for part in parts if part)
 
 
 def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:

@@ -28,7 +28,7 @@ from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.load import Run, included_by_name_sentence
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
-from analysis.formatting import treatment_label
+from analysis.formatting import sentence_case, treatment_label
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
@@ -40,6 +40,7 @@ from analysis.views.html import (
     figure_html,
     folded,
     folded_table,
+    joined,
     strip_html,
     svg_html,
     table_html,
@@ -122,7 +123,7 @@ class Results(RunFrames):
         for table in self.run.definition.get("tables", []):
             frame = run.response_table(self.run, table)
             title = self.run.fill_places(table["title"])
-            if made := table_html(frame, "cells further", title, is_title=False):
+            if made := table_html(frame, "cells further", title):
                 heading, about = (
                     definition_text_html(self.run.fill_places(table.get(key, "")))
                     for key in ("title", "about")
@@ -150,10 +151,8 @@ class Results(RunFrames):
     def _strips(
         self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None
     ) -> Html | None:
-        return figure_html(
-            lambda: charts.strip_figure(trial_df, response, self.styles, marks),
-            lambda: charts.strip_alt_text(trial_df, response, self.styles),
-        )
+        draw = partial(charts.strip_figure, marks=marks)
+        return figure_html(draw, charts.strip_alt_text, trial_df, response, self.styles)
 
     @property
     def strips(self) -> Html | None:
@@ -175,9 +174,7 @@ class Results(RunFrames):
     def claims(self) -> Html | None:
         """Published and measured figures below one line with their verdicts, collapsed."""
         run_, untestable = self.run, "published figures that cannot be tested here"
-        made = table_html(
-            tables.claims_table(run_), "claims", "published and measured", is_title=False
-        )
+        made = table_html(tables.claims_table(run_), "claims", "published and measured")
         silent = folded_table(
             "published figures without a figure from this run", tables.silent_table(run_), "claims"
         )
@@ -187,7 +184,7 @@ class Results(RunFrames):
         if not made and not silent and not left:
             return None
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
-        parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
+        parts = with_anchors(joined(made, silent, left))
         line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
         text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
         return folded(f"published figures: {line}", text)
@@ -196,9 +193,7 @@ class Results(RunFrames):
     def sweep(self) -> Html | None:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
         if search := memory.memory_run(self.run):
-            return figure_html(
-                lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
-            )
+            return figure_html(over_limits.memory_figure, memory.memory_alt_text, search)
         if not (found := sweep.sweep_of(self.run)):
             return None
         table = table_html(pd.DataFrame(sweep.sweep_rows(found)))
@@ -208,14 +203,14 @@ class Results(RunFrames):
             lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
             lambda: over_limits.sweep_alt_text(found),
         )
-        parts = f"<ul>{items}</ul>{drawn.text if drawn else ''}"
+        parts = f"<ul>{items}</ul>{joined(drawn)}"
         return Html(f"<h2>Sweep of one limit</h2>{table.text}{parts}") if table else None
 
     @property
     def diagnosis(self) -> Html | None:
         rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
-        made = table_html(frame, "causes", "what held the treatments back", is_title=False)
+        made = table_html(frame, "causes", "what held the treatments back")
         items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
         cloud = f"<p>Fidelity to the provider's behaviour:</p><ul>{items}</ul>" if items else ""
         return Html(f"<h2>Diagnosis</h2>{made.text}{cloud}") if made else None
@@ -242,7 +237,7 @@ class Results(RunFrames):
                 ("treatments: cache state, host and binding limit", evidence_tables.proof_table),
             )
         ]
-        return Html("".join(part.text for part in parts if part))
+        return Html(joined(*parts))
 
     @property
     def amplification(self) -> Html | None:
@@ -264,12 +259,12 @@ class Results(RunFrames):
     def timelines(self) -> Html | None:
         """Transfer rates over time, sizes, residency, refaults and stalls, collapsed."""
         run, trace_df, styles = self.run, self.trace_df, self.styles
-        direction, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
+        panels, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
         made = figure_html(
             lambda: traces.timeline_figure(
                 run, self.trial_df, trace_df, frames.iostat_frame(run), styles
             ),
-            lambda: traces.timeline_alt_text(trace_df, names, direction.panels, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, panels, styles),
         )
         if not made:
             return None
@@ -290,10 +285,7 @@ class Results(RunFrames):
         all_df, figures = frames.own_frame(self.run), ""
         for name in names:
             own_df = all_df[all_df["collector"] == name]
-            made = figure_html(
-                partial(traces.own_figure, own_df, self.styles),
-                partial(traces.own_alt_text, own_df, self.styles),
-            )
+            made = figure_html(traces.own_figure, traces.own_alt_text, own_df, self.styles)
             if made is None:
                 figures += f'<p class="notice warn">{escape(name)}: no numbers to draw.</p>'
                 continue
@@ -303,29 +295,23 @@ class Results(RunFrames):
         table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
         head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
         note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
-        return Html(f"{head}{table.text if table else ''}{note}{figures}")
+        return Html(f"{head}{joined(table)}{note}{figures}")
 
     @property
     def residency(self) -> Html | None:
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
-        made = figure_html(
-            lambda: charts.residency_figure(shown, self.styles),
-            lambda: charts.residency_alt_text(shown, self.styles),
-        )
+        made = figure_html(charts.residency_figure, charts.residency_alt_text, shown, self.styles)
         return folded("residency", made, ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
         readahead_df = frames.readahead_frame(self.run)
-        drawn = figure_html(
-            lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
-            lambda: charts.readahead_alt_text(readahead_df, self.styles),
-        )
+        draw = partial(charts.readahead_figure, page_bytes=self.run.page_bytes)
+        drawn = figure_html(draw, charts.readahead_alt_text, readahead_df, self.styles)
         fault_df = evidence_tables.fault_table(frames.fault_frame(self.run))
         faults = folded_table("faults by flags of the mapping", fault_df)
         events = folded_table("events by treatment", fault_event_table(self.run))
-        made = [part.text for part in (drawn, faults, events) if part]
-        return folded("read-ahead and faults", "".join(made), ABOUT_KERNEL)
+        return folded("read-ahead and faults", joined(drawn, faults, events), ABOUT_KERNEL)
 
     @property
     def trials(self) -> Html | None:
@@ -453,4 +439,4 @@ def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _capitalised(text: str) -> str:
-    return escape(text[:1].upper() + text[1:])
+    return escape(sentence_case(text))

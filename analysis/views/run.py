@@ -13,9 +13,9 @@ from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import (
-    TONES,
+    CLAIM_COLUMNS,
+    claim_cells,
     contradiction_sentence,
-    format_scored_measurement,
     ratio_sections,
 )
 from analysis.cells import (
@@ -38,12 +38,12 @@ from analysis.cells import (
 from analysis.data.load import Claim, Run, included_by_name, included_by_name_sentence
 from analysis.exchange import is_rate
 from analysis.formatting import (
-    break_at_semicolons,
     format_id_ranges,
     format_published,
     format_quantity,
     format_verdict,
     response_title,
+    tally,
     treatment_label,
 )
 from analysis.memory import memory_json, memory_run, step_rows
@@ -256,8 +256,8 @@ def claims_report(run: Run) -> Report:
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
-    tally, name = claims_tally(results), run.run_id
-    return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
+    counted, name = claims_tally(results), run.run_id
+    return f"published figures: {counted}: pagecage show {name} --claims" if counted else ""
 
 
 _TALLIED = {
@@ -349,9 +349,8 @@ def _verdicts(run: Run) -> Iterator[Block]:
         ("host", [one.host_quiet.verdict for one in verdicts]),
         ("binding limit", [one.binding_limit.verdict for one in verdicts]),
     ):
-        counts = Counter(words).most_common()
-        tally = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
-        yield Paragraph(f"{name}: {tally}", marker="•")
+        counted = tally(words).replace("_", " ") or "none"
+        yield Paragraph(f"{name}: {counted}", marker="•")
 
 
 def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
@@ -363,18 +362,11 @@ def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
         if claim.is_silent:
             silent.setdefault(claim.reason, []).append(claim.id)
             continue
-        row: list[str | Cell] = [
-            claim.id,
-            break_at_semicolons(claim.says),
-            format_published(claim.published, claim.unit),
-            format_scored_measurement(claim),
-            Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
-            str(numbers.setdefault(claim.reason, len(numbers) + 1)),
-        ]
-        rows.append(row)
+        number = numbers.setdefault(claim.reason, len(numbers) + 1)
+        rows.append([*claim_cells(claim), str(number)])
     if claims:
         yield Heading("Published and measured")
-    yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
+    yield make_table(CLAIM_COLUMNS, rows)
     for reason, number in numbers.items():
         yield Paragraph(f"reason {number}: {reason}", tone="soft", marker="•")
     for reason, ids in silent.items():

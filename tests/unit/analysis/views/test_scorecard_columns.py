@@ -11,7 +11,7 @@ from analysis.articles import tables
 from analysis.articles.pages import scorecard_page
 from analysis.articles.ratios import HostedScorecard
 from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim, what_decides
-from analysis.articles.tables import columns, format_scored_measurement
+from analysis.articles.tables import format_scored_measurement, row_texts
 from pagecage.report.model import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)
@@ -30,7 +30,7 @@ def scored(row: ScoredClaim) -> HostedScorecard:
 
 
 def test_a_row_has_its_figures_with_the_interval_and_no_host_without_a_run() -> None:
-    shown = {column.heading: column.text(ROW) for column in columns(scored(ROW))}
+    shown = row_texts(scored(ROW), ROW)
     expected = {
         "figure": "003-1",
         "experiment": "a",
@@ -48,7 +48,7 @@ def test_a_row_has_its_figures_with_the_interval_and_no_host_without_a_run() -> 
 def test_the_date_of_a_rule_is_shown_where_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ScoredClaim", DatedClaim)
     dated = DatedClaim(**{**asdict(ROW), "rule_changed": "2026-11-20"})
-    shown = {column.heading: column.text(dated) for column in columns(scored(dated))}
+    shown = row_texts(scored(dated), dated)
     assert shown["rule changed"] == "2026-11-20"
 
 
