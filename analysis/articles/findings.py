@@ -18,7 +18,7 @@ from analysis.articles.evaluate import (
     reason_without_figure,
     traced_words,
 )
-from analysis.articles.sides import responses_of, sides_of, summarise_sides
+from analysis.articles.sides import Sides, responses_of, sides_of, summarise_sides
 from analysis.cells import MARK, claim_trials, has_gap, is_extrapolated, wrong_answer_reason
 from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import format_summary
@@ -120,7 +120,7 @@ def _words(run: Run, response: str, side: Sequence[JudgedTrial]) -> tuple[str | 
     return ", ".join(most) or "none", ""
 
 
-def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) -> str:
+def _note(run: Run, response: str, eligible: Sides) -> str:
     incomparable = incomparable_reason(run, {"needs": "any_size", "response": response}, eligible)
     trials = [trial for side in eligible for trial in side]
     partial = any(is_extrapolated(trial, response) for trial in trials)

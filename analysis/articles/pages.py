@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from analysis.articles.evaluate import ABSOLUTE, CONSTRUCTION, MECHANISM
 from analysis.articles.findings import OpenQuestions
@@ -77,13 +78,13 @@ _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwid
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
     hosts = [
         [
-            one.experiment,
-            one.response.replace("_", " "),
-            f"{one.median:.3g}",
-            f"{min(one.ratios):.3g} to {max(one.ratios):.3g}",
-            str(len(one.ratios)),
+            experiment,
+            response.replace("_", " "),
+            f"{median(ratios):.3g}",
+            f"{min(ratios):.3g} to {max(ratios):.3g}",
+            str(len(ratios)),
         ]
-        for one in guest_ratios(runs)
+        for experiment, response, ratios in guest_ratios(runs)
     ]
     titles = ["experiment", "response", "guest / native", "range", "treatments"]
     blocks: list[Block] = [Paragraph(_INTRODUCTION)]

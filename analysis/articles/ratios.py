@@ -5,19 +5,13 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
-from analysis.articles.scorecard import (
-    DECIDED,
-    Scorecard,
-    ScoredClaim,
-    count_verdicts,
-    scorecard,
-)
+from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, count_verdicts, scorecard
 from analysis.articles.sides import PUBLISHED_SIZE, included_ratio, is_within_factor
 from analysis.cells import included_values, treatments
 from analysis.data.load import Claim, Run
@@ -63,25 +57,13 @@ _RESPONSES = ("device_read_bytes", "device_reads", "major_faults", "minor_faults
 """Responses that are compared besides an experiment's own."""
 
 
-@dataclass(frozen=True)
-class GuestRatio:
-    """A response of one experiment: the guest's figure divided by the native one.
+def guest_ratios(runs: Iterable[Run]) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield the ratios of each experiment that has a run of the same size on both hosts.
 
-    `ratios` holds one ratio of medians per treatment that both runs have.
+    Each comes with its experiment and response: the guest's figure divided by the native one, one
+    ratio of medians per treatment that both runs have.
     """
-
-    experiment: str
-    response: str
-    ratios: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.ratios)
-
-
-def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
-    """Return the ratios of each experiment that has a run of the same size on both hosts."""
-    found, last = [], defaultdict[tuple[str, str], dict[bool, Run]](dict)
+    last = defaultdict[tuple[str, str], dict[bool, Run]](dict)
     for run in runs:
         last[run.experiment, run.size][run.is_emulated] = run
     for (experiment, _), by_kind in sorted(last.items(), key=lambda item: item[0]):
@@ -94,32 +76,31 @@ def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
                 for treatment in treatments(native)
             ]
             medians = [tuple(map(statistics.median, pair)) for pair in pairs if all(pair)]
-            ratios = tuple(there / here for there, here in medians if here)
-            if ratios:
-                found.append(GuestRatio(experiment, response, ratios))
-    return found
+            if ratios := [there / here for there, here in medians if here]:
+                yield experiment, response, ratios
 
 
 @dataclass(frozen=True)
 class RatioGrid:
     """A grid of ratios, by the level of its rows and of its columns.
 
-    `ratios` lacks the combinations that have no included trial on both sides.
+    `table` is its table of the definition. `ratios` lacks the combinations that have no included
+    trial on both sides.
     """
 
-    title: str
-    about: str
+    table: Claim
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    row_factor: str
-    column_factor: str
     ratios: Mapping[tuple[str, str], MedianSummary]
-    published: float | None
-    tolerance_factor: float
+
+    @property
+    def tolerance_factor(self) -> float:
+        return float(self.table.get("tolerance_factor", 1.5))
 
     def is_as_published(self, ratio: MedianSummary) -> bool:
-        return self.published is not None and is_within_factor(
-            ratio.middle, self.published, self.tolerance_factor
+        published = self.table.get("published")
+        return published is not None and is_within_factor(
+            ratio.middle, published, self.tolerance_factor
         )
 
 
@@ -139,18 +120,7 @@ def ratio_tables(run: Run) -> list[RatioGrid]:
                 tuple(level for level in run.factors[table[name]] if level in used)
                 for name, used in zip(("rows", "columns"), zip(*ratios, strict=True), strict=True)
             )
-            grid = RatioGrid(
-                table["title"],
-                table.get("about", ""),
-                rows,
-                columns,
-                table["rows"],
-                table["columns"],
-                ratios,
-                table.get("published"),
-                table.get("tolerance_factor", 1.5),
-            )
-            found.append(grid)
+            found.append(RatioGrid(table, rows, columns, ratios))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from analysis.articles.evaluate import (
     ABSOLUTE,
@@ -27,81 +26,13 @@ from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
     format_in_unit,
-    format_measured,
     format_published,
     format_quantity,
     format_range,
     format_summary,
     format_verdict,
 )
-from pagecage.model.published_figures import PublishedFigure
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-_SHORT_TEXT = 24
-
-
-def claims_table(run: Run) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        [_claim_row(result) for result in evaluate_claims(run) if not result.is_silent]
-    )
-
-
-def silent_table(run: Run) -> pd.DataFrame:
-    import pandas as pd
-
-    silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
-    return pd.DataFrame(
-        silent, columns=["claim", "statement", "published", "reason"] if silent else None
-    )
-
-
-def _claim_row(result: ClaimResult) -> dict[str, str]:
-    spread, unit = f"\nn {result.n}" if result.n else "", result.unit
-    if interval := _interval(result):
-        spread = f"\n{result.kind} {interval}, n {result.n}"
-    measured = format_measured(result.measured, unit, result.verdict)
-    return {
-        "claim": result.id,
-        "statement": break_at_semicolons(result.says),
-        "published": _unbroken(format_published(result.published, unit)),
-        "measured": _unbroken(measured) + spread,
-        "kind": result.counts_as,
-        "verdict": _unbroken(format_verdict(result.verdict)),
-        "reason": result.reason,
-    }
-
-
-def _unbroken(text: str) -> str:
-    """Keep a figure next to its unit; a long list of flags may break between them."""
-    short = len(text) <= _SHORT_TEXT
-    return text.replace(" ", "\N{NO-BREAK SPACE}") if short else text.replace("|", " ")
-
-
-def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
-    import pandas as pd
-
-    found: dict[str, list[PublishedFigure]] = {}
-    for row in rows:
-        if row.untestable and run.experiment in row.experiments:
-            found.setdefault(row.untestable, []).append(row)
-    return pd.DataFrame(
-        [
-            {
-                "claims": ", ".join(row.id for row in figures),
-                "published": "; ".join(
-                    f"{row.metric} {format_published(row.published, row.unit)}" for row in figures
-                ),
-                "reason": reason,
-            }
-            for reason, figures in found.items()
-        ]
-    )
-
 
 _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
@@ -139,29 +70,30 @@ def with_anchors(table: str) -> str:
 
 
 def ratio_sections(run: Run) -> Iterator[Block]:
-    for table in ratio_tables(run):
-        about = table.about
-        if table.published is not None:
-            near = sum(map(table.is_as_published, table.ratios.values()))
-            published = format_quantity("amplification", table.published)
+    for grid in ratio_tables(run):
+        table = grid.table
+        about = table.get("about", "")
+        if table.get("published") is not None:
+            near = sum(map(grid.is_as_published, grid.ratios.values()))
+            published = format_quantity("amplification", table["published"])
             about += (
-                f" {near} of {len(table.ratios)} ratios are the published {published} within a"
-                f" factor of {table.tolerance_factor:g}; they are marked ●."
+                f" {near} of {len(grid.ratios)} ratios are the published {published} within a"
+                f" factor of {grid.tolerance_factor:g}; they are marked ●."
             )
-        yield Heading(table.title)
+        yield Heading(table["title"])
         if about := about.strip():
             yield Paragraph(about)
         rows: list[list[str | Cell]] = []
-        for row in table.rows:
+        for row in grid.rows:
             cells = []
-            for column in table.columns:
-                ratio = table.ratios.get((row, column))
+            for column in grid.columns:
+                ratio = grid.ratios.get((row, column))
                 text = format_summary("amplification", ratio, is_ratio=True) if ratio else ""
-                near_one = ratio and table.is_as_published(ratio)
+                near_one = ratio and grid.is_as_published(ratio)
                 tone: Tone = "good" if near_one else "plain" if ratio else "soft"
                 cells.append(Cell(f"● {text}" if near_one else text, tone=tone))
             rows.append([row, *cells])
-        yield make_table([f"{table.row_factor} \\ {table.column_factor}", *table.columns], rows)
+        yield make_table([f"{table['rows']} \\ {table['columns']}", *grid.columns], rows)
 
 
 TONES: dict[str, Tone] = {
@@ -252,12 +184,12 @@ def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
     """Format the measured figure with its interval and the number of trials on which it rests."""
     if row.measured is None:
         return format_in_unit(None, row.unit)
-    about = ", ".join(filter(None, (_interval(row), f"n {row.n}" if row.n else "")))
+    about = ", ".join(filter(None, (interval_text(row), f"n {row.n}" if row.n else "")))
     text = f"{format_in_unit(row.measured, row.unit)}{about and f' ({about})'}"
     return f"({text}) †" if row.verdict == "no_data" else text
 
 
-def _interval(row: ScoredClaim | ClaimResult) -> str:
+def interval_text(row: ScoredClaim | ClaimResult) -> str:
     if row.low is None or row.high is None or row.n < 2:
         return ""
     return format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))

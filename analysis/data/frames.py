@@ -62,7 +62,7 @@ def trace_frame(run: Run) -> pd.DataFrame:
         {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
         for trial, _ in parts
     )
-    for name in about.select_dtypes("str"):  # because there are many rows and few trials
+    for name in ("trial_id", "treatment"):  # because there are many rows and few trials
         about[name] = pd.Categorical(about[name], about[name].unique())
     repeated = about.index.repeat([len(part["t"]) for _, part in parts])
     rates = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}

@@ -411,25 +411,21 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
         yield runs
 
 
-VERDICTS = (
-    *("limits", "cache_state_reached", "host_quiet", "collectors"),
-    *("consistency", "output", "volume"),
-)
+_HAS_FAILED: Mapping[str, Callable[[JudgedTrial], object]] = {
+    "limits": lambda t: any(limit.verdict == "leaky" for limit in t.verdicts.limits),
+    "cache_state_reached": lambda t: t.verdicts.cache_state_reached.verdict == "not_reached",
+    "host_quiet": lambda t: t.verdicts.host_quiet.verdict == "not_quiet",
+    "collectors": lambda t: incomplete_collectors(t.record),
+    "consistency": lambda t: t.verdicts.consistency.verdict == "contradictory",
+    "output": lambda t: output_reasons(t.record, t.verdicts.output),
+    "volume": lambda t: late_volumes(t.record),
+}
+VERDICTS = tuple(_HAS_FAILED)
 """Names of the verdicts that exclude a trial if they fail."""
 
 
 def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
-    verdicts = trial.verdicts
-    failed = {
-        "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
-        "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
-        "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
-        "collectors": bool(incomplete_collectors(trial.record)),
-        "output": bool(output_reasons(trial.record, verdicts.output)),
-        "consistency": verdicts.consistency.verdict == "contradictory",
-        "volume": bool(late_volumes(trial.record)),
-    }
-    return frozenset(name for name, is_failed in failed.items() if is_failed)
+    return frozenset(name for name, has_failed in _HAS_FAILED.items() if has_failed(trial))
 
 
 def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:

@@ -19,7 +19,7 @@ from analysis.figures.style import (
     COLOURS,
     GREY,
     MARKERS,
-    TreatmentStyle,
+    Styles,
     format_value_axis,
     mark_value,
     numeric_factor,
@@ -41,10 +41,7 @@ _MOST_NAMED = 6
 
 
 def strip_figure(
-    trial_df: pd.DataFrame,
-    response: str,
-    styles: Mapping[str, TreatmentStyle],
-    marks: Mapping[str, float] | None = None,
+    trial_df: pd.DataFrame, response: str, styles: Styles, marks: Mapping[str, float] | None = None
 ) -> Figure:
     """Draw every trial as a point, and a line at each of the values in `marks`."""
     styles = {name: one for name, one in styles.items() if name in set(trial_df["treatment"])}
@@ -52,15 +49,13 @@ def strip_figure(
     axes = figure.subplots()
     _draw_trials(axes, trial_df, response, styles)
     for text, value in (marks or {}).items():
-        mark_value(axes, value, text, size=8, lw=1, dashes=(4, 3))
+        mark_value(axes, value, text, size=8, lw=1, ls=(0, (4, 3)))
     axes.set_xlabel(response_title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
     format_value_axis(axes.xaxis, response)
     return figure
 
 
-def _draw_trials(
-    axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> None:
+def _draw_trials(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Styles) -> None:
     """Draw one point per trial, and a stroke at the included trials' median."""
     names = list(styles)
     for position, (name, style) in enumerate(styles.items()):
@@ -88,9 +83,7 @@ def _draw_trials(
         axes.annotate(text, where, xycoords=what, va="center", style="italic")
 
 
-def strip_alt_text(
-    trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> str:
+def strip_alt_text(trial_df: pd.DataFrame, response: str, styles: Styles) -> str:
     """Describe the treatments with the lowest and the highest median."""
     title, points = response_title(response), "one point per trial"
     counted = trial_df[trial_df["is_included"]].get(response, pd.Series(dtype=float))
@@ -103,9 +96,7 @@ def wrapped_label(name: str) -> str:
     return f"{head}\n{last}"
 
 
-def changing_residency(
-    vmtouch_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
-) -> dict[str, pd.DataFrame]:
+def changing_residency(vmtouch_df: pd.DataFrame, styles: Styles) -> dict[str, pd.DataFrame]:
     """Return, by treatment, the rows of the first trial whose number of resident pages changes."""
     found = {}
     for name in styles:
@@ -117,9 +108,7 @@ def changing_residency(
     return found
 
 
-def residency_figure(
-    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
-) -> Figure | None:
+def residency_figure(shown: Mapping[str, pd.DataFrame], styles: Styles) -> Figure | None:
     if not shown:
         return None
     figure, stacks = stacked_axes(len(shown), ["seconds since go"], 3.4)
@@ -184,9 +173,7 @@ def _bars_of_equal_height(
     return edges, picture
 
 
-def residency_alt_text(
-    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
-) -> str:
+def residency_alt_text(shown: Mapping[str, pd.DataFrame], styles: Styles) -> str:
     parts = []
     for name, rows in shown.items():
         shares = rows.sort_values("seconds")["resident_pages"] / rows["total_pages"].max()
@@ -219,9 +206,7 @@ def stacked_axes(
     return figure, stacks[:count]
 
 
-def readahead_figure(
-    readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle], page_bytes: int
-) -> Figure | None:
+def readahead_figure(readahead_df: pd.DataFrame, styles: Styles, page_bytes: int) -> Figure | None:
     """Draw the read-ahead requests, in pages; a dot's area is the share of its size."""
     if readahead_df.empty:
         return None
@@ -245,7 +230,7 @@ def readahead_figure(
     return figure
 
 
-def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+def readahead_alt_text(readahead_df: pd.DataFrame, styles: Styles) -> str:
     parts = []
     for name, rows in readahead_df.groupby("treatment", sort=False):
         counts = rows.groupby("pages")["count"].sum()
@@ -254,9 +239,7 @@ def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, Treatmen
     return f"Most frequent read-ahead request: {first_of(parts)}"
 
 
-def curve_figure(
-    run: Run, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> Figure | None:
+def curve_figure(run: Run, trial_df: pd.DataFrame, response: str, styles: Styles) -> Figure | None:
     """Draw the response over the numeric factor, a line per combination of the others."""
     numeric = numeric_factor(run)
     if numeric is None or response not in trial_df:
@@ -418,9 +401,7 @@ def medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:
     }
 
 
-def extremes(
-    found: Mapping[str, float], response: str, styles: Mapping[str, TreatmentStyle]
-) -> str:
+def extremes(found: Mapping[str, float], response: str, styles: Styles) -> str:
     """Name the treatments with the least and the greatest figure."""
     if not found:
         return "no trial is included"

@@ -20,14 +20,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import (
-    WIDTH,
-    draw_legend,
-    extremes,
-    label_lines,
-    medians,
-)
-from analysis.figures.style import MOST_GROUPS, TreatmentStyle, format_value_axis
+from analysis.figures.charts import WIDTH, draw_legend, extremes, label_lines, medians
+from analysis.figures.style import MOST_GROUPS, Styles, TreatmentStyle, format_value_axis
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
 
@@ -97,7 +91,7 @@ def tail_distribution(counts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def latency_figures(
-    trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Styles
 ) -> dict[str, Figure]:
     """Draw one figure per latency metric; both axes are logarithmic, the tail is on the right."""
     columns_by_metric = {
@@ -116,10 +110,7 @@ def latency_figures(
 
 
 def _figure(
-    rows: pd.DataFrame,
-    named: Mapping[str, float],
-    counts: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, styles: Styles
 ) -> Figure:
     names = [name for name in styles if name in {*rows["treatment"], *counts["treatment"]}]
     along = list(dict.fromkeys(styles[name].along for name in names))
@@ -195,10 +186,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
 
 
 def latency_alt_text(
-    metric: str,
-    trial_df: pd.DataFrame,
-    latency_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    metric: str, trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Styles
 ) -> str:
     """Describe the lowest and highest latency that one in a hundred exceeds."""
     counted = latency_df[latency_df["is_included"] & (latency_df["what"] == metric)]

@@ -11,14 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from analysis.figures.charts import WIDTH, draw_legend, format_levels
-from analysis.figures.style import (
-    COLOURS,
-    GREY,
-    INK,
-    TreatmentStyle,
-    format_value_axis,
-    mark_value,
-)
+from analysis.figures.style import COLOURS, GREY, INK, Styles, format_value_axis, mark_value
 from analysis.formatting import format_quantity, response_title
 from analysis.memory import MemoryRun, memory_points
 from analysis.sweep import Sweep, SweepPoint, sweep_sentences
@@ -34,7 +27,7 @@ _THROUGH = {
 
 
 def sweep_figure(
-    sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Styles
 ) -> Figure | None:
     points = [point for point in sweep.points if point.measured is not None]
     if len(points) < 2:

@@ -61,7 +61,7 @@ _STYLE = {
 class TreatmentStyle:
     """Drawing style of one treatment, and its name without the factors that do not vary.
 
-    Treatments that differ only along the axis of a curve form one `group`: they share a colour and
+    Treatments that differ only along the axis of a curve form one group: they share a colour and
     have different markers. `number` is the number of the group, `along` the level on that axis, and
     `others` the name without it. If there are too many groups to distinguish, one has several
     `others`, which `turn` numbers; together with the colour it tells every curve apart.
@@ -71,7 +71,6 @@ class TreatmentStyle:
     colour: str
     marker: str
     line: Any
-    group: str
     number: int
     along: str
     others: str
@@ -87,18 +86,21 @@ class TreatmentStyle:
         return LINES[(self.number // len(COLOURS) + self.turn) % len(LINES)]
 
 
+Styles = Mapping[str, TreatmentStyle]
+"""The style of each treatment by its label, the same in every figure of a report."""
+
+
 def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
     """Return the style of each treatment by its label, the same in every figure of a report."""
     varying = [name for name in run.factors if name not in run.layout.constant]
     numeric = numeric_factor(run)
     along = numeric[0] if numeric else varying[-1]
     others = [name for name in varying if name != along] or [along]
-    groups, found = _groups(run, others), {}
+    numbers, found = _group_numbers(run, others), {}
     turns: dict[int, list[str]] = {}
     unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
-        number, group = groups[tuple(treatment[name] for name in others)]
-        position = number
+        position = number = numbers[tuple(treatment[name] for name in others)]
         if others != [along]:
             position = run.factors[along].index(treatment[along]) + number // len(COLOURS)
         name, rest = (
@@ -112,7 +114,6 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
             COLOURS[number % len(COLOURS)],
             MARKERS[position % len(MARKERS)],
             LINES[position % len(LINES)],
-            group,
             number,
             f"{unit}{treatment[along]}",
             rest,
@@ -145,25 +146,18 @@ def format_value_axis(axis: Axis, response: str) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 
-def mark_value(
-    axes: Axes,
-    value: float,
-    text: str,
-    size: float,
-    lw: float = 1.2,
-    dashes: tuple[int, int] = (6, 3),
-) -> None:
+def mark_value(axes: Axes, value: float, text: str, size: float, **look: Any) -> None:
     """Draw a dashed vertical line at a value, with a text of this font size above it."""
-    axes.axvline(value, color=GREY, lw=lw, ls=(0, dashes))
+    axes.axvline(value, **{"color": GREY, "lw": 1.2, "ls": (0, (6, 3)), **look})
     above: dict[str, Any] = {"va": "bottom", "ha": "center", "fontsize": size}
     axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), **above)
 
 
-def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int, str]]:
-    """Return the colour number and legend text for each combination of levels."""
+def _group_numbers(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """Return the number of the colour for each combination of levels."""
     keys = dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run))
     if len(keys) <= MOST_GROUPS:
-        return {key: (number, " · ".join(key)) for number, key in enumerate(keys)}
+        return {key: number for number, key in enumerate(keys)}
 
     def spread_of_medians(position: int) -> float:
         logs: dict[str, list[float]] = {}
@@ -174,9 +168,9 @@ def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int,
         return statistics.pstdev([statistics.median(one) for one in logs.values() if one] or [0.0])
 
     position = max(range(len(others)), key=spread_of_medians)
-    name, seen = others[position], {key[position] for key in keys}
-    used = [level for level in run.factors[name] if level in seen]
-    return {key: (used.index(key[position]), f"{name} {key[position]}") for key in keys}
+    seen = {key[position] for key in keys}
+    used = [level for level in run.factors[others[position]] if level in seen]
+    return {key: used.index(key[position]) for key in keys}
 
 
 def drawing_style() -> AbstractContextManager[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
 from analysis.figures.charts import first_of, stacked_axes, wrapped_label
-from analysis.figures.style import GREY, INK, TreatmentStyle, quantity_formatter
+from analysis.figures.style import GREY, INK, Styles, TreatmentStyle, quantity_formatter
 from analysis.formatting import format_quantity, treatment_label
 
 _MIN_BYTES = 1_000_000
@@ -64,7 +64,7 @@ _STATES = (
 
 
 def timeline_treatments(
-    trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Styles
 ) -> tuple[Sequence[TimelinePanel], list[str]]:
     """Return the panels of the direction with more traffic, and treatments with enough to draw."""
     totals = {name: trial_df.get(name, pd.Series(dtype=float)) for name in _TRAFFIC}
@@ -79,7 +79,7 @@ def timeline_figure(
     trial_df: pd.DataFrame,
     trace_df: pd.DataFrame,
     iostat_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     """Draw bytes and I/Os per second of every treatment that used the disk."""
     panels, names = timeline_treatments(trial_df, trace_df, styles)
@@ -101,7 +101,7 @@ def state_figure(
     names: Sequence[str],
     specs: Sequence[TimelinePanel],
     trace_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     """Draw these panels: the state of memory while the disk was used."""
     return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
@@ -113,7 +113,7 @@ def _draw_panels(
     specs: Sequence[TimelinePanel],
     trace_df: pd.DataFrame,
     iostat_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     if not names or not specs:
         return None
@@ -207,10 +207,7 @@ def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
 
 
 def timeline_alt_text(
-    trace_df: pd.DataFrame,
-    names: Sequence[str],
-    specs: Sequence[TimelinePanel],
-    styles: Mapping[str, TreatmentStyle],
+    trace_df: pd.DataFrame, names: Sequence[str], specs: Sequence[TimelinePanel], styles: Styles
 ) -> str:
     """Describe the mean of each panel in the measured part, by treatment."""
     inside = trace_df[
@@ -228,7 +225,7 @@ def timeline_alt_text(
     return f"Over time, on average: {first_of(parts)}"
 
 
-def own_figure(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Figure | None:
+def own_figure(own_df: pd.DataFrame, styles: Styles) -> Figure | None:
     """Draw the fields of one custom collector over time; None without any value."""
     names = [name for name in styles if name in set(own_df["treatment"])]
     if not names:
@@ -259,7 +256,7 @@ def _drawn_fields(own_df: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(own_df["field"]))[:MOST_FIELDS]
 
 
-def own_alt_text(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+def own_alt_text(own_df: pd.DataFrame, styles: Styles) -> str:
     """Describe the range of each drawn field, by treatment."""
     parts = []
     for field in _drawn_fields(own_df):

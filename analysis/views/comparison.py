@@ -9,13 +9,7 @@ from math import isfinite, log
 from typing import Any
 
 from analysis.cells import TreatmentCell, causes, varying_label
-from analysis.comparison import (
-    Change,
-    Comparison,
-    ComparisonRow,
-    GateResult,
-    run_letter,
-)
+from analysis.comparison import Change, Comparison, ComparisonRow, GateResult, run_letter
 from analysis.data.load import included_by_name
 from analysis.formatting import (
     format_interval,

@@ -51,28 +51,24 @@ def definition_text_html(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def folded(summary: str, part: Html | str | None, introduction: str = "") -> Html | None:
-    """Return a part collapsed below its summary; None if there is no part."""
-    text = part.text if isinstance(part, Html) else part
+def folded(summary: str, part: str, introduction: str = "") -> str:
+    """Return a part collapsed below its summary; nothing if there is no part."""
     about = f"<p>{introduction}</p>" if introduction else ""
-    head = f"<summary>{escape(summary)}</summary>"
-    return Html(f"<details>{head}{about}{text}</details>") if text else None
+    return f"<details><summary>{escape(summary)}</summary>{about}{part}</details>" if part else ""
 
 
-def folded_table(
-    summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
-) -> Html | None:
+def folded_table(summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> str:
     number = f" ({len(frame)})" if counted else ""
     return folded(f"{summary}{number}", table_html(frame, kind, summary))
 
 
-def table_html(frame: pd.DataFrame, kind: str = "", caption: str = "") -> Html | None:
-    """Return a frame as a scrollable table; None if it is empty.
+def table_html(frame: pd.DataFrame, kind: str = "", caption: str = "") -> str:
+    """Return a frame as a scrollable table; nothing if it is empty.
 
     Its caption, which the page shows already, is only for screen readers.
     """
     if frame.empty:
-        return None
+        return ""
 
     def heading(name: object) -> object:
         return escape(name) if isinstance(name, str) else name
@@ -88,7 +84,7 @@ def table_html(frame: pd.DataFrame, kind: str = "", caption: str = "") -> Html |
     if caption:
         unseen = f'<caption class="unseen">{escape(caption)}</caption>'
         text = text.replace("<thead>", f"{unseen}<thead>", 1)
-    return Html(f'<div class="scroll">{text}</div>')
+    return f'<div class="scroll">{text}</div>'
 
 
 _FIRST_CELL = re.compile(r"(<tr>\s*)<td>(.*?)</td>", re.DOTALL)
@@ -109,15 +105,11 @@ _LONG = ' class="long"'
 
 def figure_html(
     draw: Callable[..., Figure | None], alt_text: Callable[..., str], *data: Any
-) -> Html | None:
-    """Return what `draw` draws of the data with its alternative text; None if that is nothing."""
+) -> str:
+    """Return what `draw` draws of the data, if anything, with its alternative text."""
     with drawing_style():
         figure = draw(*data)
-    return Html(svg_html(figure, alt_text(*data))) if figure else None
-
-
-def joined(*parts: Html | None) -> str:
-    return "".join(part.text for part in parts if part)
+    return svg_html(figure, alt_text(*data)) if figure else ""
 
 
 def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
@@ -180,7 +172,7 @@ def _block(block: Block) -> str:
             return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
         case Folded(summary, blocks):
             part = folded(summary, blocks_html(blocks))
-            return f"{part.text}\n" if part else ""
+            return f"{part}\n" if part else ""
     return block_table_html(block)
 
 

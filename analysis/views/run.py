@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.findings import evaluate_findings
@@ -28,14 +28,12 @@ from analysis.cells import (
     gap_sentence,
     legend,
     main_cells,
-    make_cell,
     median_table,
     published_by_treatment,
     repeat_differences,
     stopping_rule_status,
-    treatments,
 )
-from analysis.data.load import Claim, Run, included_by_name, included_by_name_sentence
+from analysis.data.load import Run, included_by_name, included_by_name_sentence
 from analysis.exchange import is_rate
 from analysis.formatting import (
     format_id_ranges,
@@ -64,9 +62,6 @@ from pagecage.report.model import (
 )
 from pagecage.verdicts.evaluate import verdicts_to_json
 from pagecage.verdicts.verdict import limit_title
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def main_table(run: Run) -> Table:
@@ -127,32 +122,6 @@ def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCel
         return min(SHADES - 1, int(share * SHADES))
 
     return shade_of
-
-
-def response_table(run: Run, table: Claim) -> pd.DataFrame:
-    """Return a further table: the treatments of its `where` down, its responses across."""
-    import pandas as pd
-
-    chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
-    varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
-    rows = []
-    for treatment in chosen:
-        row = {(name, ""): treatment[name] for name in varying}
-        for position, (heading, response) in enumerate(table["columns"].items()):
-            cell = make_cell(run, treatment, response)
-            published = published_by_treatment(run, response).get(treatment_label(treatment), "")
-            row[heading, "published"] = published
-            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{cell.spread}"
-        rows.append(row)
-    shown = [
-        column
-        for column in dict.fromkeys(column for row in rows for column in row)
-        if column[1] != "published" or any(row.get(column) for row in rows)
-    ]
-    cells = [[row.get(column, "") for column in shown] for row in rows]
-    if not any(below == "published" for _, below in shown):
-        return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(shown))
 
 
 LEAST_SHARE = 0.005

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import traced_words
-from analysis.data.events import UNTRACED, fault_event_table
+from analysis.data.events import UNTRACED
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
+from analysis.views.evidence_tables import fault_event_table
 from analysis.views.notebook import notices_html
 from tests.fixtures.runs import build_run
 
