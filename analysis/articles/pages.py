@@ -324,17 +324,16 @@ _ANSWERS_INTRODUCTION = (
 def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Report:
     """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
     blocks: list[Block] = [Paragraph(text) for text in _ANSWERS_INTRODUCTION]
-    hosts = {run.run_id: host_class(run) for run in found.runs.values()}
     proven = set()
     for question in found.questions:
         blocks.append(Heading(f"{question.id}: {question.question}"))
         if question.known:
             blocks.append(Paragraph(question.known, tone="soft"))
-        for one in question.findings:
+        for run, one in question.findings:
             note = f" ({one.note})" if one.note else ""
-            text = f"{one.sentence.rstrip('.')}{note}. `{one.experiment}`, {hosts[one.run]}"
+            text = f"{one.sentence.rstrip('.')}{note}. `{run.experiment}`, {host_class(run)}"
             if one.is_proven:
-                proven.add(one.run)
+                proven.add(run.run_id)
                 blocks.append(Paragraph(text, marker="•"))
             elif with_unproven:
                 blocks.append(Paragraph(text, tone="soft", marker="?"))
