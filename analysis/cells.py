@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from analysis.data.load import Claim, JudgedTrial, Run, Treatment
-from analysis.formatting import format_interval, format_published, treatment_label
+from analysis.formatting import format_interval, format_published, tally, treatment_label
 from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
 from pagecage.verdicts.diagnosis import Diagnosis
 from pagecage.verdicts.repeats import setting_differences
@@ -51,7 +51,7 @@ def repeat_differences(run: Run) -> Iterator[str]:
 
 def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
     """Return the verdicts on the cache state, each with the caches that may still be warm."""
-    words = Counter[str]()
+    words = []
     for trial in trials:
         record, cache = trial.record, trial.record.cache
         word, notes = trial.verdicts.cache_state_reached.verdict.replace("_", " "), []
@@ -59,8 +59,8 @@ def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
             notes = [f"metadata {cache.metadata}"] if cache.metadata else []
             kinds = (str(layer["kind"]) for layer in record.device.caches_below or ())
             notes += [f"above {kind}" for kind in dict.fromkeys(kinds)]
-        words[f"{word} ({', '.join(notes)})" if notes else word] += 1
-    return ", ".join(f"{count} {word}" for word, count in words.most_common())
+        words.append(f"{word} ({', '.join(notes)})" if notes else word)
+    return tally(words)
 
 
 @dataclass(frozen=True)
@@ -229,6 +229,12 @@ def treatments(run: Run) -> Iterator[Treatment]:
         treatment = dict(zip(run.factors, levels, strict=True))
         if treatment in planned:
             yield treatment
+
+
+def varying_label(run: Run, treatment: Treatment) -> str:
+    """Return a treatment's label without the levels that all treatments of the run share."""
+    constant = run.layout.constant
+    return treatment_label({name: one for name, one in treatment.items() if name not in constant})
 
 
 def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTrial]:
@@ -454,15 +460,8 @@ class BindingCause:
         return max(self.diagnoses, key=lambda pair: pair[1].share or 0)
 
 
-_CAUSES = {
-    "bandwidth": "bandwidth",
-    "iops": "IOPS",
-    "memory": "memory",
-    "cpu": "none, but the CPU",
-    "device": "none, but the disk itself",
-    "none": "none",
-}
-"""Binding limits, as they stand after the word `limit`."""
+_CAUSES = {"iops": "IOPS", "cpu": "none, but the CPU", "device": "none, but the disk itself"}
+"""Binding limits, as they stand after the word `limit`, if that is not their own name."""
 
 
 def causes(run: Run) -> list[BindingCause]:
@@ -488,11 +487,9 @@ def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, Diagnosis]]:
             and (set(t.record.cage.requested or {}) - {"MemorySwapMax"} or t.record.disks)
         ]
         counted = [t for t in caged if t.is_included] or caged
-        measured = [(t.record.measured.seconds if t.record.measured else 0.0, t) for t in counted]
-        if measured:
-            in_order = sorted(measured, key=lambda pair: pair[0])
-            _, trial = in_order[(len(in_order) - 1) // 2]
-            yield treatment, trial.verdicts.diagnosis
+        counted.sort(key=lambda t: t.record.measured.seconds if t.record.measured else 0.0)
+        if counted:
+            yield treatment, counted[(len(counted) - 1) // 2].verdicts.diagnosis
 
 
 def fidelity_lines(run: Run) -> list[str]:

@@ -28,6 +28,7 @@ from analysis.data.load import (
     Treatment,
     excluded_ids_named,
     excluded_trials,
+    flattened,
     load_run,
     with_included,
 )
@@ -173,17 +174,9 @@ def _text(trial: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    flat = [dict(flatten_facts(facts)) for facts in run.facts]
+    flat = [dict(flattened(facts)) for facts in run.facts]
     names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
-
-
-def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in facts.items():
-        name = f"{prefix}{key}"
-        pairs += flatten_facts(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
-    return pairs
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
@@ -477,8 +470,3 @@ def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
     if ratio.low > 1 and ratio.middle > least:
         return "higher"
     return "lower" if ratio.high < 1 and ratio.middle < 1 / least else "inconclusive"
-
-
-def varying_label(comparison: Comparison, treatment: Treatment) -> str:
-    constant = comparison.runs[0].layout.constant
-    return treatment_label({name: one for name, one in treatment.items() if name not in constant})

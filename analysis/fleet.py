@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.cells import footnotes, included_values, treatments
+from analysis.cells import footnotes, included_values, treatments, varying_label
 from analysis.comparison import (
     Comparison,
     comparison_row,
@@ -15,7 +15,6 @@ from analysis.comparison import (
     find_differences,
     find_incompatibilities,
     run_letter,
-    varying_label,
 )
 from analysis.data.load import Run, Treatment, load_run
 from analysis.formatting import format_summary, response_title
@@ -228,7 +227,7 @@ def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iter
         columns += [host, f"{host.split()[0]} / A"]
     rows, below = list[list[str | Cell]](), footnotes(*comparison.runs)
     for row in comparison.rows:
-        line: list[str | Cell] = [varying_label(comparison, row.treatment)]
+        line: list[str | Cell] = [varying_label(comparison.runs[0], row.treatment)]
         if fleet.is_spread:
             pooled = fleet.all_hosts(row.treatment, row.response)
             line.append(format_summary(row.response, pooled, is_ratio=False) if pooled else "–")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis.stats import MedianSummary
@@ -201,6 +202,15 @@ def format_published(published: Any, unit: str) -> str:
             return _ORDERINGS.get(published, published)
         return f"{published}×" if unit == "x" else f"{published} {unit}"
     return format_in_unit(published, unit)
+
+
+def tally(words: Iterable[str]) -> str:
+    """Join words with their numbers, the most frequent first: `3 ok, 1 timed out`."""
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
+
+
+def sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def break_at_semicolons(statement: str) -> str:

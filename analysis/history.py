@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 from analysis.cells import NoiseFloor, included_values, largest_floor, noise_of, treatments
 from analysis.comparison import change_word, find_gate_obstacles, find_incompatibilities
 from analysis.data.load import Run, Treatment
-from analysis.formatting import format_quantity, format_summary, response_title, treatment_label
+from analysis.formatting import (
+    format_quantity,
+    format_summary,
+    response_title,
+    sentence_case,
+    treatment_label,
+)
 from analysis.stats import (
     Gate,
     MedianSummary,
@@ -186,7 +192,7 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
         levels.append([label, *figures, str(len(one.points))])
     proven = sum(change.is_proven for one in history.treatments for change in one.changes)
     title = response_title(history.response)
-    result = f"{title[:1].upper()}{title[1:]}: {proven or 'no'} proven changes of level"
+    result = f"{sentence_case(title)}: {proven or 'no'} proven changes of level"
     span = f"{len(runs)} runs, {runs[0].run_id} to {runs[-1].run_id}"
     blocks: list[Block] = [Strip(result), Paragraph(span, tone="soft")]
     blocks += [

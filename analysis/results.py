@@ -131,10 +131,8 @@ def compared(
     gates = [parse_gate(text) for text in fail_if]
     found = compare(load_runs(folders, include), gates, anyway=anyway)
     if html:
-        from analysis.views.html import write_page
-
         title = " against ".join(run.run_id for run in found.runs)
-        write_page(comparison.comparison_report(found), title, html)
+        _write_page(COMPARISON.report(found), title, html)
     return COMPARISON.text(found, form), gate_status(found.verdicts())
 
 
@@ -152,12 +150,16 @@ def followed(
         history.as_csv,
     )
     if html:
-        from analysis.views.html import write_page
-
         report = formats.report(found)
-        write_page(report, report.title, html)
+        _write_page(report, report.title, html)
     status = gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
     return formats.text(found, form), status
+
+
+def _write_page(report: Report, title: str, target: Path) -> None:
+    from analysis.views.html import write_page  # late: it imports matplotlib
+
+    write_page(report, title, target)
 
 
 def gate_status(verdicts: set[str]) -> int:

@@ -132,7 +132,8 @@ class RunFrames:
         """
         columns, rows = median_table(self.run, response or self.response)
         frame = pd.DataFrame(rows, columns=columns)
-        return self._with_ordered_levels(frame.astype(dict.fromkeys(_FIGURES, float)))
+        numbers = dict.fromkeys(("median", "low", "high"), float)
+        return self._with_ordered_levels(frame.astype(numbers))
 
     def ratios(
         self, over: Mapping[str, str], under: Mapping[str, str], response: str = ""
@@ -157,9 +158,6 @@ class RunFrames:
         for name in set(self.factors) & set(frame):
             frame[name] = pd.Categorical(frame[name], self.factors[name], ordered=True)
         return frame
-
-
-_FIGURES = ("median", "low", "high")
 
 
 def bundles_of(folder: Path, experiments: Collection[str]) -> list[Path]:

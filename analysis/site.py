@@ -208,7 +208,7 @@ Click a heading to sort the table, or a button to filter it.
 
 
 def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
-    counts, columns = scorecard.count_verdicts(scored.card.rows), tables.columns(scored)
+    counts = scorecard.count_verdicts(scored.card.rows)
     chips = "".join(
         f'<button type="button" data-verdict="{verdict}" aria-pressed="false"'
         f' title="{escape(tables.MEANINGS.get(verdict, tables.verdict_words(verdict)))}">'
@@ -216,10 +216,10 @@ def _row_table(scored: ratios.HostedScorecard, reports: Collection[str]) -> str:
         for verdict in scorecard.VERDICTS
         if counts[verdict]
     )
-    heads = "".join(f"<th>{one.heading}</th>" for one in columns if one.heading not in _BELOW)
-    rows = []
+    rows, heads = [], ""
     for row in scored.card.rows:
-        texts = {column.heading: column.text(row) for column in columns}
+        texts = tables.row_texts(scored, row)
+        heads = "".join(f"<th>{name}</th>" for name in texts if name not in _BELOW)
         cells = {name: escape(text) for name, text in texts.items() if name not in _BELOW}
         if row.experiment in reports:
             name = cells["experiment"]

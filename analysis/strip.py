@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,9 +17,10 @@ from analysis.cells import (
     main_cells,
     make_cell,
     treatments,
+    varying_label,
 )
 from analysis.data.load import Claim, Run, Treatment, included_by_name
-from analysis.formatting import format_interval, format_quantity, response_title, treatment_label
+from analysis.formatting import format_interval, format_quantity, response_title, sentence_case
 from analysis.memory import memory_run
 from analysis.stats import MedianSummary
 from analysis.sweep import Sweep, sweep_of, sweep_sentences
@@ -39,11 +40,9 @@ def run_strip(run: Run, limits: Sequence[BindingCause] | None = None) -> Strip:
     if search := memory_run(run):
         text, is_proven = search.sentences[0], search.answer is not None
         steps = [(one.limit_bytes, one.seconds) for one in search.steps if one.seconds is not None]
-        chart: BarChart | None = BarChart(
+        chart: BarChart | None = bar_chart(
             "time by MemoryMax",
-            tuple(format_bytes(limit) if limit else "all" for limit, _ in steps),
-            tuple(seconds for _, seconds in steps),
-            tuple(format_seconds(seconds) for _, seconds in steps),
+            ((format_bytes(of) if of else "all", time, format_seconds(time)) for of, time in steps),
         )
     elif sweep := sweep_of(run):
         text, chart = _sweep(sweep)
@@ -57,12 +56,23 @@ def run_strip(run: Run, limits: Sequence[BindingCause] | None = None) -> Strip:
         found = [one for one in zip(tables, findings, strict=True) if one[1].value is not None]
         proven = [one for one in found if one[1].is_proven]
         text, is_proven = "; ".join(_said(*one) for one in proven or found), bool(proven)
-        text = text[:1].upper() + text[1:]
+        text = sentence_case(text)
         if not found:
             text = _extremes(run, cells)
             is_proven = any(cell.summary and not cell.is_all_excluded for cell in cells)
     limit = _limit(causes(run) if limits is None else limits, sides)
     return Strip(text.rstrip("."), limit, _trust(run, cells), chart, is_proven)
+
+
+def bar_chart(title: str, rows: Iterable[tuple[str, float, str]]) -> BarChart:
+    """Return a chart of rows: their label, their value, and the value as text."""
+    bars = list(rows)
+    return BarChart(
+        title,
+        tuple(label for label, _, _ in bars),
+        tuple(value for _, value, _ in bars),
+        tuple(text for _, _, text in bars),
+    )
 
 
 def headline_tables(run: Run) -> list[dict[str, Any]]:
@@ -134,23 +144,19 @@ def _extremes(run: Run, cells: Sequence[TreatmentCell]) -> str:
         return f"{_plain(cell)} ({interval})" if interval else _plain(cell)
 
     least, most, name = min(known, key=middle), max(known, key=middle), response_title(run.response)
-    title = f"{name[:1].upper()}{name[1:]}: {with_interval(least)}"
+    title = f"{sentence_case(name)}: {with_interval(least)}"
     if len(known) == 1:
         return title
     ratio = middle(most) / middle(least) if middle(least) > 0 else None
     times = f", {format_quantity('amplification', ratio)}" if ratio is not None else ""
-    ends = f"({_label(run, least)}) to {with_interval(most)} ({_label(run, most)})"
+    low, high = (varying_label(run, cell.treatment) for cell in (least, most))
+    ends = f"({low}) to {with_interval(most)} ({high})"
     return f"{title} {ends}{times}"
 
 
 def _plain(cell: TreatmentCell) -> str:
     """Return a figure without the mark for a missing proof, which the strip states once."""
     return cell.text.replace(f" {MARK}", "")
-
-
-def _label(run: Run, cell: TreatmentCell) -> str:
-    constant = run.layout.constant
-    return treatment_label({k: v for k, v in cell.treatment.items() if k not in constant})
 
 
 def _limit(found: Sequence[BindingCause], sides: Sequence[Treatment]) -> str:
@@ -196,11 +202,9 @@ def _chart(run: Run, cells: Sequence[TreatmentCell], sides: Sequence[Treatment])
         chosen = [cell for cell in chosen if ranked.index(cell) in picked]
     if len(chosen) < 2:
         return None
-    return BarChart(
-        response_title(run.response),
-        tuple(_label(run, cell) for cell in chosen),
-        tuple(cell.summary.middle for cell in chosen if cell.summary),
-        tuple(map(_plain, chosen)),
+    rows = ((varying_label(run, c.treatment), c.summary, _plain(c)) for c in chosen)
+    return bar_chart(
+        response_title(run.response), ((name, one.middle, text) for name, one, text in rows if one)
     )
 
 
@@ -209,10 +213,6 @@ def _sweep(sweep: Sweep) -> tuple[str, BarChart]:
     known = [(one.name, one.measured) for one in sweep.points if one.measured is not None]
     ends = ", ".join(f"{sweep.format(value)} at {name}" for name, value in known[:1] + known[-1:])
     title = response_title(sweep.response) if sweep.response else "time"
-    chart = BarChart(
-        f"{title} by {sweep.property}",
-        tuple(name for name, _ in known),
-        tuple(value for _, value in known),
-        tuple(sweep.format(value) for _, value in known),
-    )
+    rows = ((name, value, sweep.format(value)) for name, value in known)
+    chart = bar_chart(f"{title} by {sweep.property}", rows)
     return "; ".join([sweep_sentences(sweep)[0].rstrip("."), ends]), chart

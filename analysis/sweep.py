@@ -10,7 +10,7 @@ from typing import Any
 from analysis import cells
 from analysis.cells import response_value, trials_of
 from analysis.data.load import JudgedTrial, Run
-from analysis.formatting import format_quantity
+from analysis.formatting import format_quantity, sentence_case
 from pagecage.model.run_files import read_lines
 from pagecage.model.services import MetricPattern, is_better_if_higher
 from pagecage.units import format_seconds
@@ -175,8 +175,7 @@ def _source(
 def sweep_sentences(sweep: Sweep) -> list[str]:
     knee = sweep.knee
     found = f"The knee is at {sweep.property} {knee.value:,.0f}: " if knee.value else ""
-    conclusion = found + knee.reason
-    lines = [f"{conclusion[:1].upper()}{conclusion[1:]}."]
+    lines = [f"{sentence_case(found + knee.reason)}."]
     errors = [
         abs(p.error)
         for p in sweep.points

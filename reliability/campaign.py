@@ -130,7 +130,7 @@ def is_outdated(name: str, states: Sequence[Mapping[str, str]]) -> bool:
 
 def guest_plan(run_id: str, experiment: str, trials: Sequence[Trial]) -> Plan:
     """Return a plan of trials that no definition describes, for a campaign in the guest."""
-    from pagecage.planning.plan import Plan  # not at an earlier commit, which statistics measures
+    from pagecage.model.plan import Plan  # not at an earlier commit, which statistics measures
 
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     document = {"fresh": "never", "experiment": experiment, "harness": harness}

@@ -14,6 +14,7 @@ from analysis.articles.sides import (
     PUBLISHED_SIZE,
     SIDES,
     RuleResult,
+    Sides,
     arms_of,
     evaluate_knee,
     number_of_sides,
@@ -40,7 +41,7 @@ COLLECTOR_BY_PREFIX = {
 """Collectors that give responses, by the beginning of their names."""
 
 
-def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | None) -> str | None:
+def missing_requirement(sides: Sides, response: str | None) -> str | None:
     """Return what the figure needs and the host lacks; None if it lacks nothing."""
     trials = [trial for side in sides for trial in side]
     missed = [m.reason for trial in trials for m in trial.record.missed_requirements]
@@ -266,7 +267,6 @@ def evaluate_source_lines(claim: Claim) -> tuple[float | None, RuleResult]:
 
 MOSTLY = 0.5
 """CPUs in use above which an emulated time measures the emulator rather than the disk."""
-Sides = Sequence[Sequence[JudgedTrial]]
 
 
 def incomparable_reason(run: Run, claim: Claim, sides: Sides) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from analysis.articles.evaluate import (
     reason_without_figure,
     traced_words,
 )
-from analysis.articles.sides import responses_of, sides_of, summarise_sides
+from analysis.articles.sides import Sides, responses_of, sides_of, summarise_sides
 from analysis.cells import MARK, claim_trials, has_gap, is_extrapolated, wrong_answer_reason
 from analysis.data.load import Claim, JudgedTrial, Run
 from analysis.formatting import format_summary
@@ -120,7 +120,7 @@ def _words(run: Run, response: str, side: Sequence[JudgedTrial]) -> tuple[str | 
     return ", ".join(most) or "none", ""
 
 
-def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) -> str:
+def _note(run: Run, response: str, eligible: Sides) -> str:
     incomparable = incomparable_reason(run, {"needs": "any_size", "response": response}, eligible)
     trials = [trial for side in eligible for trial in side]
     partial = any(is_extrapolated(trial, response) for trial in trials)
@@ -153,28 +153,17 @@ def _finding(
 
 
 @dataclass(frozen=True)
-class QuestionFinding:
-    """A finding of one run; `sentence` contains its figure, `note` its limitations."""
-
-    experiment: str
-    run: str
-    sentence: str
-    note: str
-    is_proven: bool
-
-
-@dataclass(frozen=True)
 class OpenQuestion:
-    """A question, what is known without measuring, and the findings that answer it."""
+    """A question, what is known without measuring, and the findings that answer it, by run."""
 
     id: str
     question: str
     known: str
-    findings: tuple[QuestionFinding, ...]
+    findings: tuple[tuple[Run, Finding], ...]
 
     @property
     def is_open(self) -> bool:
-        return not any(finding.is_proven for finding in self.findings)
+        return not any(finding.is_proven for _, finding in self.findings)
 
 
 @dataclass(frozen=True)
@@ -187,14 +176,11 @@ class OpenQuestions:
 
 def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestions:
     """Return every question of experiments/questions.csv with the findings of the newest runs."""
-    findings: dict[str, list[QuestionFinding]] = defaultdict(list)
+    findings: dict[str, list[tuple[Run, Finding]]] = defaultdict(list)
     for run in newest.values():
-        experiment, run_id = run.experiment, run.run_id
         for one in evaluate_findings(run):
             if one.value is not None:
-                findings[one.question].append(
-                    QuestionFinding(experiment, run_id, one.sentence, one.note, one.is_proven)
-                )
+                findings[one.question].append((run, one))
     rows = csv.DictReader((experiments / "questions.csv").read_text(encoding="utf-8").splitlines())
     questions = (OpenQuestion(**row, findings=tuple(findings[row["id"]])) for row in rows)
     return OpenQuestions(tuple(questions), newest)
@@ -206,7 +192,16 @@ def as_json(found: OpenQuestions) -> list[dict[str, Any]]:
             "id": question.id,
             "question": question.question,
             "known": question.known,
-            "said": [asdict(finding) for finding in question.findings],
+            "said": [
+                {
+                    "experiment": run.experiment,
+                    "run": run.run_id,
+                    "sentence": one.sentence,
+                    "note": one.note,
+                    "is_proven": one.is_proven,
+                }
+                for run, one in question.findings
+            ],
             "is_open": question.is_open,
         }
         for question in found.questions

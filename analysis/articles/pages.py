@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from analysis.articles.evaluate import ABSOLUTE, CONSTRUCTION, MECHANISM
 from analysis.articles.findings import OpenQuestions
@@ -19,6 +20,7 @@ from analysis.articles.scorecard import (
     Scorecard,
     ScoredClaim,
     count_verdicts,
+    totals_by,
     unexplained,
     with_figures,
 )
@@ -76,13 +78,13 @@ _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwid
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
     hosts = [
         [
-            one.experiment,
-            one.response.replace("_", " "),
-            f"{one.median:.3g}",
-            f"{min(one.ratios):.3g} to {max(one.ratios):.3g}",
-            str(len(one.ratios)),
+            experiment,
+            response.replace("_", " "),
+            f"{median(ratios):.3g}",
+            f"{min(ratios):.3g} to {max(ratios):.3g}",
+            str(len(ratios)),
         ]
-        for one in guest_ratios(runs)
+        for experiment, response, ratios in guest_ratios(runs)
     ]
     titles = ["experiment", "response", "guest / native", "range", "treatments"]
     blocks: list[Block] = [Paragraph(_INTRODUCTION)]
@@ -300,12 +302,8 @@ def article_table(scored: HostedScorecard) -> Table:
 
 
 def host_table(scored: HostedScorecard) -> Table:
-    names = dict.fromkeys((*HOST_CLASSES, WITHOUT_RUN, *map(scored.host_class, scored.card.rows)))
-    counts = {
-        name: count_verdicts(row for row in scored.card.rows if scored.host_class(row) == name)
-        for name in names
-    }
-    return count_table("host", counts)
+    classes = (*HOST_CLASSES, WITHOUT_RUN)
+    return count_table("host", totals_by(scored.card.rows, scored.host_class, classes))
 
 
 _ANSWERS_INTRODUCTION = (
@@ -326,17 +324,16 @@ _ANSWERS_INTRODUCTION = (
 def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Report:
     """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
     blocks: list[Block] = [Paragraph(text) for text in _ANSWERS_INTRODUCTION]
-    hosts = {run.run_id: host_class(run) for run in found.runs.values()}
     proven = set()
     for question in found.questions:
         blocks.append(Heading(f"{question.id}: {question.question}"))
         if question.known:
             blocks.append(Paragraph(question.known, tone="soft"))
-        for one in question.findings:
+        for run, one in question.findings:
             note = f" ({one.note})" if one.note else ""
-            text = f"{one.sentence.rstrip('.')}{note}. `{one.experiment}`, {hosts[one.run]}"
+            text = f"{one.sentence.rstrip('.')}{note}. `{run.experiment}`, {host_class(run)}"
             if one.is_proven:
-                proven.add(one.run)
+                proven.add(run.run_id)
                 blocks.append(Paragraph(text, marker="•"))
             elif with_unproven:
                 blocks.append(Paragraph(text, tone="soft", marker="?"))

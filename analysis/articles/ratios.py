@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import RATIO_RULES
-from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, as_json, scorecard
-from analysis.articles.sides import included_ratio, is_within_factor
+from analysis.articles.scorecard import DECIDED, Scorecard, ScoredClaim, count_verdicts, scorecard
+from analysis.articles.sides import PUBLISHED_SIZE, included_ratio, is_within_factor
 from analysis.cells import included_values, treatments
 from analysis.data.load import Claim, Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
@@ -57,25 +57,13 @@ _RESPONSES = ("device_read_bytes", "device_reads", "major_faults", "minor_faults
 """Responses that are compared besides an experiment's own."""
 
 
-@dataclass(frozen=True)
-class GuestRatio:
-    """A response of one experiment: the guest's figure divided by the native one.
+def guest_ratios(runs: Iterable[Run]) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield the ratios of each experiment that has a run of the same size on both hosts.
 
-    `ratios` holds one ratio of medians per treatment that both runs have.
+    Each comes with its experiment and response: the guest's figure divided by the native one, one
+    ratio of medians per treatment that both runs have.
     """
-
-    experiment: str
-    response: str
-    ratios: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.ratios)
-
-
-def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
-    """Return the ratios of each experiment that has a run of the same size on both hosts."""
-    found, last = [], defaultdict[tuple[str, str], dict[bool, Run]](dict)
+    last = defaultdict[tuple[str, str], dict[bool, Run]](dict)
     for run in runs:
         last[run.experiment, run.size][run.is_emulated] = run
     for (experiment, _), by_kind in sorted(last.items(), key=lambda item: item[0]):
@@ -88,32 +76,31 @@ def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
                 for treatment in treatments(native)
             ]
             medians = [tuple(map(statistics.median, pair)) for pair in pairs if all(pair)]
-            ratios = tuple(there / here for there, here in medians if here)
-            if ratios:
-                found.append(GuestRatio(experiment, response, ratios))
-    return found
+            if ratios := [there / here for there, here in medians if here]:
+                yield experiment, response, ratios
 
 
 @dataclass(frozen=True)
 class RatioGrid:
     """A grid of ratios, by the level of its rows and of its columns.
 
-    `ratios` lacks the combinations that have no included trial on both sides.
+    `table` is its table of the definition. `ratios` lacks the combinations that have no included
+    trial on both sides.
     """
 
-    title: str
-    about: str
+    table: Claim
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    row_factor: str
-    column_factor: str
     ratios: Mapping[tuple[str, str], MedianSummary]
-    published: float | None
-    tolerance_factor: float
+
+    @property
+    def tolerance_factor(self) -> float:
+        return float(self.table.get("tolerance_factor", 1.5))
 
     def is_as_published(self, ratio: MedianSummary) -> bool:
-        return self.published is not None and is_within_factor(
-            ratio.middle, self.published, self.tolerance_factor
+        published = self.table.get("published")
+        return published is not None and is_within_factor(
+            ratio.middle, published, self.tolerance_factor
         )
 
 
@@ -133,18 +120,7 @@ def ratio_tables(run: Run) -> list[RatioGrid]:
                 tuple(level for level in run.factors[table[name]] if level in used)
                 for name, used in zip(("rows", "columns"), zip(*ratios, strict=True), strict=True)
             )
-            grid = RatioGrid(
-                table["title"],
-                table.get("about", ""),
-                rows,
-                columns,
-                table["rows"],
-                table["columns"],
-                ratios,
-                table.get("published"),
-                table.get("tolerance_factor", 1.5),
-            )
-            found.append(grid)
+            found.append(RatioGrid(table, rows, columns, ratios))
     return found
 
 
@@ -228,16 +204,15 @@ def _evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
     run at smoke size is left out if its class has a larger one.
     """
     known = list(runs)
-    larger = {(host_class(run), run.experiment) for run in known if run.size != "smoke"}
-    published = [run for run in known if run.size == "full"]
-    smaller = [
+    best = runs_by_class(known)
+    published = runs_by_class(run for run in known if run.size == PUBLISHED_SIZE)
+    smaller = runs_by_class(
         run
         for run in known
-        if run.size != "full"
-        and not (run.size == "smoke" and (host_class(run), run.experiment) in larger)
-    ]
-    by_class = [runs_by_class(published), runs_by_class(smaller)]
-    return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
+        if run.size != PUBLISHED_SIZE
+        and (run.size != "smoke" or best[host_class(run)][run.experiment].size == "smoke")
+    )
+    return [(name, found[name]) for name in HOST_CLASSES for found in (published, smaller)]
 
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
@@ -246,12 +221,8 @@ def chosen_runs(runs: Iterable[Run]) -> list[Run]:
 
 def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
     """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
-    found: dict[str, Run] = {}
-    for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
-        first = found.setdefault(run.experiment, run)
-        if first.size == "smoke" != run.size:
-            found[run.experiment] = run
-    return found
+    ordered = sorted(runs, key=lambda run: (run.size != "smoke", not run.is_emulated, run.run_id))
+    return {run.experiment: run for run in ordered}
 
 
 def hosted_scorecard(
@@ -287,14 +258,21 @@ def hosted_scorecard(
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
-    data = as_json(scored.card)
-    for row, line in zip(scored.card.rows, data["rows"], strict=True):
-        line["host_class"] = scored.host_class(row) if row.run else None
-    data["others"] = [
-        {"run": other.run.run_id, **{k: v for k, v in vars(other).items() if k != "run"}}
-        for other in scored.others
-    ]
-    return data
+    card, others = scored.card, [{**vars(one), "run": one.run.run_id} for one in scored.others]
+    return {
+        "headline": card.headline(),
+        "rows": [
+            {**asdict(row), "host_class": scored.host_class(row) if row.run else None}
+            for row in card.rows
+        ],
+        "totals": {
+            "experiments": card.totals(),
+            "kinds": card.totals_by_kind(),
+            "all": count_verdicts(card.rows),
+        },
+        "articles": dict(card.articles),
+        "others": others,
+    }
 
 
 def _preferred(cards: Sequence[Scorecard], names: Sequence[str]) -> tuple[ScoredClaim, ...]:

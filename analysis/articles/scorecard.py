@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from analysis.articles.evaluate import (
 from analysis.articles.rule_dates import is_same_rule, read_rule_dates, rule_content
 from analysis.articles.sides import PUBLISHED_SIZE
 from analysis.data.load import Claim, Run, describe_dataset, load_run
-from analysis.formatting import format_measured, format_published
+from analysis.formatting import MARKS, format_measured, format_published
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
     CONCLUSION,
@@ -37,17 +37,7 @@ from pagecage.model.published_figures import (
 )
 from pagecage.model.record import read_records
 
-VERDICTS = (
-    "held",
-    "not_held",
-    "by_construction",
-    "undecided",
-    "not_comparable",
-    "requirement_missed",
-    "no_data",
-    "untestable",
-    "not_run",
-)
+VERDICTS = tuple(MARKS)
 """Verdicts in the order of the totals; each row has exactly one."""
 DECIDED = ("held", "not_held", "by_construction")
 
@@ -96,11 +86,10 @@ class Scorecard:
     articles: Mapping[str, Mapping[str, str]]
 
     def totals(self) -> dict[str, dict[str, int]]:
-        return _totals(self.rows, lambda row: row.experiment)
+        return totals_by(self.rows, lambda row: row.experiment)
 
     def totals_by_kind(self) -> dict[str, dict[str, int]]:
-        found = _totals(self.rows, lambda row: row.counts_as)
-        return {kind: found.get(kind) or count_verdicts(()) for kind in KINDS}
+        return totals_by(self.rows, lambda row: row.counts_as, KINDS)
 
     def headline(self) -> str:
         of = self.totals_by_kind()
@@ -121,10 +110,11 @@ def _left(counts: Mapping[str, int]) -> int:
     return counts["all"] - sum(counts[verdict] for verdict in DECIDED)
 
 
-def _totals(
-    rows: Sequence[ScoredClaim], group: Callable[[ScoredClaim], str]
+def totals_by(
+    rows: Sequence[ScoredClaim], group: Callable[[ScoredClaim], str], first: Iterable[str] = ()
 ) -> dict[str, dict[str, int]]:
-    names = dict.fromkeys(map(group, rows))
+    """Return the numbers of verdicts by group; the groups `first` are there without a row too."""
+    names = dict.fromkeys((*first, *map(group, rows)))
     return {name: count_verdicts(row for row in rows if group(row) == name) for name in names}
 
 
@@ -184,7 +174,7 @@ def _score(
     definitions: Mapping[str, Mapping[str, Any]],
     newest: Mapping[str, Run],
 ) -> ScoredClaim:
-    reason = ""
+    reason, scored = "", None
     for name, claim in claims.items():
         result = _answer(claim, name, definitions, newest.get(name))
         if isinstance(result, ClaimResult):
@@ -192,11 +182,11 @@ def _score(
             run = newest[name].run_id if name in newest else None
             measurement = _measurement(name, claim)
             scored = ScoredClaim(row.id, names[0], **same, run=run, measurement=measurement)
-            return _with_needs(scored, claims, definitions)
+            break
         reason = reason or result
     if not reason and any(name in definitions for name in names):
         reason = "its experiment has no rule for it yet"
-    unrun = ScoredClaim(
+    scored = scored or ScoredClaim(
         row.id,
         names[0],
         row.description,
@@ -212,17 +202,11 @@ def _score(
         run=None,
         counts_as=next(map(kind_of, claims.values()), ABSOLUTE),
     )
-    return _with_needs(unrun, claims, definitions)
-
-
-def _with_needs(
-    row: ScoredClaim, claims: Mapping[str, Claim], definitions: Mapping[str, Mapping[str, Any]]
-) -> ScoredClaim:
-    if not claims or row.verdict in DECIDED:
-        return row
+    if not claims or scored.verdict in DECIDED:
+        return scored
     name, claim = next(iter(claims.items()))
-    machine, command = what_decides(name, claim, definitions[name], row.verdict, row.n)
-    return replace(row, machine=machine, command=command)
+    machine, command = what_decides(name, claim, definitions[name], scored.verdict, scored.n)
+    return replace(scored, machine=machine, command=command)
 
 
 _BY_RESPONSE = {
@@ -294,19 +278,6 @@ def newest_runs(runs: Path) -> dict[str, Run]:
                     found[name] = run
                     break
     return found
-
-
-def as_json(card: Scorecard) -> dict[str, Any]:
-    return {
-        "headline": card.headline(),
-        "rows": [asdict(row) for row in card.rows],
-        "totals": {
-            "experiments": card.totals(),
-            "kinds": card.totals_by_kind(),
-            "all": count_verdicts(card.rows),
-        },
-        "articles": dict(card.articles),
-    }
 
 
 def contradiction_sentences(results: Iterable[ClaimResult]) -> list[str]:

@@ -240,6 +240,8 @@ def _usual_second(run: Run, trial: JudgedTrial, figure: Callable[[_Second], floa
     return median(map(figure, seconds[1:-1] or seconds)) if seconds else None
 
 
+Sides = Sequence[Sequence[JudgedTrial]]
+"""Groups of trials, in the order of a claim's `SIDES`."""
 RuleResult = tuple[bool | None, str]
 """True if the claim holds, None if the figures cannot decide it, and the reason."""
 
@@ -316,7 +318,7 @@ def _trial_value(run: Run, trial: JudgedTrial, response: str, table: Claim) -> f
 
 
 def summarise_sides(
-    run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]], unit: str | None = None
+    run: Run, table: Claim, sides: Sides, unit: str | None = None
 ) -> MedianSummary | None:
     """Return the figure of the groups: a median or extreme, a ratio, or a difference.
 
@@ -355,7 +357,7 @@ def included_ratio(
     return summarise_sides(run, table, sides)
 
 
-def _rows(run: Run, table: Claim, sides: Sequence[Sequence[JudgedTrial]]) -> list[list[float]]:
+def _rows(run: Run, table: Claim, sides: Sides) -> list[list[float]]:
     """Return a row per block and level of the other factors that all sides have: their medians."""
     fixed = {factor for key in SIDES for factor in table.get(key) or {}}
     found: list[dict[Any, list[float]]] = []

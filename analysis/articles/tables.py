@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from analysis.articles.evaluate import (
     ABSOLUTE,
@@ -28,82 +26,13 @@ from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
     format_in_unit,
-    format_measured,
     format_published,
     format_quantity,
     format_range,
     format_summary,
     format_verdict,
 )
-from pagecage.model.published_figures import PublishedFigure
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-_SHORT_TEXT = 24
-
-
-def claims_table(run: Run) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        [_claim_row(result) for result in evaluate_claims(run) if not result.is_silent]
-    )
-
-
-def silent_table(run: Run) -> pd.DataFrame:
-    import pandas as pd
-
-    silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
-    return pd.DataFrame(
-        silent, columns=["claim", "statement", "published", "reason"] if silent else None
-    )
-
-
-def _claim_row(result: ClaimResult) -> dict[str, str]:
-    spread, unit = f"\nn {result.n}" if result.n else "", result.unit
-    if result.low is not None and result.high is not None and result.n > 1:
-        ends = (format_in_unit(end, unit) for end in (result.low, result.high))
-        spread = f"\n{result.kind} {format_range(*ends)}, n {result.n}"
-    measured = format_measured(result.measured, unit, result.verdict)
-    return {
-        "claim": result.id,
-        "statement": break_at_semicolons(result.says),
-        "published": _unbroken(format_published(result.published, unit)),
-        "measured": _unbroken(measured) + spread,
-        "kind": result.counts_as,
-        "verdict": _unbroken(format_verdict(result.verdict)),
-        "reason": result.reason,
-    }
-
-
-def _unbroken(text: str) -> str:
-    """Keep a figure next to its unit; a long list of flags may break between them."""
-    short = len(text) <= _SHORT_TEXT
-    return text.replace(" ", "\N{NO-BREAK SPACE}") if short else text.replace("|", " ")
-
-
-def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
-    import pandas as pd
-
-    found: dict[str, list[PublishedFigure]] = {}
-    for row in rows:
-        if row.untestable and run.experiment in row.experiments:
-            found.setdefault(row.untestable, []).append(row)
-    return pd.DataFrame(
-        [
-            {
-                "claims": ", ".join(row.id for row in figures),
-                "published": "; ".join(
-                    f"{row.metric} {format_published(row.published, row.unit)}" for row in figures
-                ),
-                "reason": reason,
-            }
-            for reason, figures in found.items()
-        ]
-    )
-
 
 _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
@@ -141,41 +70,37 @@ def with_anchors(table: str) -> str:
 
 
 def ratio_sections(run: Run) -> Iterator[Block]:
-    for table in ratio_tables(run):
-        about = table.about
-        if table.published is not None:
-            near = sum(map(table.is_as_published, table.ratios.values()))
-            published = format_quantity("amplification", table.published)
+    for grid in ratio_tables(run):
+        table = grid.table
+        about = table.get("about", "")
+        if table.get("published") is not None:
+            near = sum(map(grid.is_as_published, grid.ratios.values()))
+            published = format_quantity("amplification", table["published"])
             about += (
-                f" {near} of {len(table.ratios)} ratios are the published {published} within a"
-                f" factor of {table.tolerance_factor:g}; they are marked ●."
+                f" {near} of {len(grid.ratios)} ratios are the published {published} within a"
+                f" factor of {grid.tolerance_factor:g}; they are marked ●."
             )
-        yield Heading(table.title)
+        yield Heading(table["title"])
         if about := about.strip():
             yield Paragraph(about)
         rows: list[list[str | Cell]] = []
-        for row in table.rows:
+        for row in grid.rows:
             cells = []
-            for column in table.columns:
-                ratio = table.ratios.get((row, column))
+            for column in grid.columns:
+                ratio = grid.ratios.get((row, column))
                 text = format_summary("amplification", ratio, is_ratio=True) if ratio else ""
-                near_one = ratio and table.is_as_published(ratio)
+                near_one = ratio and grid.is_as_published(ratio)
                 tone: Tone = "good" if near_one else "plain" if ratio else "soft"
                 cells.append(Cell(f"● {text}" if near_one else text, tone=tone))
             rows.append([row, *cells])
-        yield make_table([f"{table.row_factor} \\ {table.column_factor}", *table.columns], rows)
+        yield make_table([f"{table['rows']} \\ {table['columns']}", *grid.columns], rows)
 
 
 TONES: dict[str, Tone] = {
+    **dict.fromkeys(VERDICTS, "warning"),
+    **dict.fromkeys(("by_construction", "untestable", "not_run"), "soft"),
     "held": "good",
     "not_held": "bad",
-    "by_construction": "soft",
-    "undecided": "warning",
-    "not_comparable": "warning",
-    "requirement_missed": "warning",
-    "no_data": "warning",
-    "untestable": "soft",
-    "not_run": "soft",
 }
 _GROUPED = ("untestable", "not_run")
 """Verdicts that many rows share for one reason; each reason is written once with its rows."""
@@ -191,19 +116,8 @@ def scorecard_report(scored: HostedScorecard) -> Report:
         blocks += [Heading(name), Paragraph(" · ".join(words))]
         measured = [row for row in rows if row.verdict not in _GROUPED]
         if measured:
-            columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
-            lines: list[list[str | Cell]] = [
-                [
-                    row.id,
-                    break_at_semicolons(row.says),
-                    format_published(row.published, row.unit),
-                    format_scored_measurement(row),
-                    Cell(format_verdict(row.verdict), row.counts_as, tone=TONES[row.verdict]),
-                    Cell(row.reason, tone="soft"),
-                ]
-                for row in measured
-            ]
-            blocks.append(make_table(columns, lines))
+            lines = [[*claim_cells(row), Cell(row.reason, tone="soft")] for row in measured]
+            blocks.append(make_table(CLAIM_COLUMNS, lines))
         groups: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if row.verdict in _GROUPED:
@@ -216,6 +130,21 @@ def scorecard_report(scored: HostedScorecard) -> Report:
     kinds = {**card.totals_by_kind(), "in all": count_verdicts(card.rows)}
     blocks += [count_table("kind", kinds), Paragraph(card.headline())]
     return Report("Published figures", tuple(blocks))
+
+
+CLAIM_COLUMNS = ("claim", "statement", "published", "measured", "verdict", "reason")
+
+
+def claim_cells(row: ScoredClaim | ClaimResult) -> list[str | Cell]:
+    """Return a row without its reason; a scorecard also has the kind of figure."""
+    kind = row.counts_as if isinstance(row, ScoredClaim) else ""
+    return [
+        row.id,
+        break_at_semicolons(row.says),
+        format_published(row.published, row.unit),
+        format_scored_measurement(row),
+        Cell(format_verdict(row.verdict), kind, TONES[row.verdict]),
+    ]
 
 
 def count_table(head: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
@@ -253,15 +182,17 @@ def other_machines(scored: HostedScorecard) -> Iterator[Block]:
 
 def format_scored_measurement(row: ScoredClaim | ClaimResult) -> str:
     """Format the measured figure with its interval and the number of trials on which it rests."""
-    text = format_in_unit(row.measured, row.unit)
-    about = [f"n {row.n}"] if row.n else []
-    if row.low is not None and row.high is not None and row.n > 1:
-        about.insert(
-            0, format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
-        )
-    if about and row.measured is not None:
-        text = f"{text} ({', '.join(about)})"
-    return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text
+    if row.measured is None:
+        return format_in_unit(None, row.unit)
+    about = ", ".join(filter(None, (interval_text(row), f"n {row.n}" if row.n else "")))
+    text = f"{format_in_unit(row.measured, row.unit)}{about and f' ({about})'}"
+    return f"({text}) †" if row.verdict == "no_data" else text
+
+
+def interval_text(row: ScoredClaim | ClaimResult) -> str:
+    if row.low is None or row.high is None or row.n < 2:
+        return ""
+    return format_range(*(format_in_unit(end, row.unit) for end in (row.low, row.high)))
 
 
 def verdict_words(verdict: str) -> str:
@@ -282,30 +213,20 @@ MEANINGS = {
 """Meanings of the verdicts."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading, and the text of a row."""
-
-    heading: str
-    text: Callable[[ScoredClaim], str]
-
-
-def columns(scored: HostedScorecard) -> tuple[Column, ...]:
-    def host(row: ScoredClaim) -> str:
-        name = scored.host_class(row)
-        return "–" if name == WITHOUT_RUN else name
-
-    return (
-        Column("figure", lambda row: row.id),
-        Column("kind", lambda row: row.counts_as),
-        Column("experiment", lambda row: row.experiment),
-        Column("statement", lambda row: break_at_semicolons(row.says)),
-        Column("published", lambda row: format_published(row.published, row.unit)),
-        Column("measured", format_scored_measurement),
-        Column("verdict", lambda row: format_verdict(row.verdict)),
-        Column("host", host),
-        Column("run", lambda row: row.run or "–"),
-        Column("origin", lambda row: row.origin or "–"),
-        Column("rule changed", lambda row: row.rule_changed or "–"),
-        Column("reason", lambda row: row.reason),
-    )
+def row_texts(scored: HostedScorecard, row: ScoredClaim) -> dict[str, str]:
+    """Return a row of the scorecard by the headings of its columns."""
+    host = scored.host_class(row)
+    return {
+        "figure": row.id,
+        "kind": row.counts_as,
+        "experiment": row.experiment,
+        "statement": break_at_semicolons(row.says),
+        "published": format_published(row.published, row.unit),
+        "measured": format_scored_measurement(row),
+        "verdict": format_verdict(row.verdict),
+        "host": "–" if host == WITHOUT_RUN else host,
+        "run": row.run or "–",
+        "origin": row.origin or "–",
+        "rule changed": row.rule_changed or "–",
+        "reason": row.reason,
+    }

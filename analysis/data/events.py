@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import operator
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
-from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.model.run_files import read_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COMPRESSED, _PLAIN = 0x1C849304, 0x1C849303
 _COOKIE_MASK = ~0xF0
@@ -113,63 +107,3 @@ def _totals(
     for entry in (lines[0].get(probe) or []) if lines else []:
         total[key(entry)] += entry["count"]
     return total
-
-
-_LEAST_SHARE = 0.01
-"""Values in a smaller share of events come from a thread's start or end, and are left out."""
-
-
-@dataclass(frozen=True)
-class EventColumn:
-    """A column: the probe, the key of its events, and the format of a value."""
-
-    title: str
-    probe: str
-    key: str
-    text: Callable[[int], str] = str
-
-
-COLUMNS = (
-    EventColumn("vm_flags", "filemap_fault", "vm_flags", "{:X}".format),
-    EventColumn("fault_flags", "filemap_fault", "fault_flags", "{:X}".format),
-    EventColumn("pages", "filemap_fault", "ra_pages"),
-    EventColumn("returned", "filemap_fault_return", "returned"),
-    EventColumn("read-ahead pages", "page_cache_ra_order", "pages"),
-    EventColumn("read-ahead order", "page_cache_ra_order", "order"),
-)
-
-
-def fault_event_table(run: Run) -> pd.DataFrame:
-    """Return one row per treatment with a traced fault, and each column's frequent values.
-
-    Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty. Where
-    the attached probes could not tell, the cell says so.
-    """
-    import pandas as pd
-
-    counts: dict[str, dict[str, Counter[Any]]] = {}
-    untraced: set[tuple[str, str]] = set()
-    for trial in run.trials:
-        label = treatment_label(trial.record.treatment)
-        empty: dict[str, Counter[Any]] = {column.title: Counter() for column in COLUMNS}
-        of_treatment = counts.setdefault(label, empty)
-        for column in COLUMNS:
-            if (table := traced_table(trial, column.probe, column.key)) is None:
-                untraced.add((label, column.title))
-                continue
-            key = operator.methodcaller("get", column.key)
-            found = events_in_measured_part(run, trial, table, key)
-            found.pop(None, None)
-            of_treatment[column.title].update(found)
-    rows = []
-    for name, of_treatment in counts.items():
-        if any(of_treatment.values()):
-            row = {"treatment": name}
-            for column in COLUMNS:
-                counter = of_treatment[column.title]
-                least = _LEAST_SHARE * counter.total()
-                values = (value for value, n in counter.most_common() if n >= least)
-                none = UNTRACED if (name, column.title) in untraced else ""
-                row[column.title] = ", ".join(map(column.text, values)) or none
-            rows.append(row)
-    return pd.DataFrame(rows, columns=["treatment", *(column.title for column in COLUMNS)])

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.events import UNTRACED, events_in_measured_part
-from analysis.data.load import STALLS, JudgedTrial, Run
+from analysis.data.load import STALLS, JudgedTrial, Run, flattened
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.model.collectors import field_values, script_values
@@ -57,23 +57,16 @@ def trace_frame(run: Run) -> pd.DataFrame:
     """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
     if not any(len(part["t"]) for _, part in parts):
-        return pd.DataFrame(columns=[*_trial_identity(run.trials[0]), "seconds"])
-    lengths = [len(part["t"]) for _, part in parts]
-    columns: dict[str, Any] = {}
-    for name in (*_trial_identity(run.trials[0]), "measured_seconds"):
-        values = [
-            {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}[name]
-            for trial, _ in parts
-        ]
-        # Text columns are categorical, because there are many rows and few trials.
-        code_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
-        codes = np.repeat([code_by_value[value] for value in values], lengths)
-        is_text, names = isinstance(values[0], str), pd.Index(list(code_by_value))
-        columns[name] = (
-            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
-        )
+        return _frame(run, [], "seconds")
+    about = pd.DataFrame(
+        {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
+        for trial, _ in parts
+    )
+    for name in ("trial_id", "treatment"):  # because there are many rows and few trials
+        about[name] = pd.Categorical(about[name], about[name].unique())
+    repeated = about.index.repeat([len(part["t"]) for _, part in parts])
     rates = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}
-    return pd.DataFrame({**columns, **rates})
+    return about.loc[repeated].reset_index(drop=True).assign(**rates)
 
 
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
@@ -171,7 +164,7 @@ def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
         for trial in run.trials
         for value, count in events_in_measured_part(run, trial, probe, name).items()
     ]
-    return pd.DataFrame(rows, columns=[*_trial_identity(run.trials[0]), key, "count"])
+    return _frame(run, rows, key, "count")
 
 
 def _trial_identity(trial: JudgedTrial) -> dict[str, Any]:
@@ -182,6 +175,12 @@ def _trial_identity(trial: JudgedTrial) -> dict[str, Any]:
         "repeat": record.repeat,
     }
     return {**names, "is_included": trial.is_included}
+
+
+def _frame(run: Run, rows: Sequence[Mapping[str, Any]], *columns: str) -> pd.DataFrame:
+    """Return rows as a frame; one without rows has the columns of a trial, and `columns`."""
+    named = None if rows else [*_trial_identity(run.trials[0]), *columns]
+    return pd.DataFrame(rows, columns=named)
 
 
 def _stack(
@@ -197,9 +196,7 @@ def _stack(
             rows += [
                 {**identity, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)
             ]
-    return pd.DataFrame(
-        rows, columns=None if rows else [*_trial_identity(run.trials[0]), "seconds"]
-    )
+    return _frame(run, rows, "seconds")
 
 
 _MOMENTS = ("before", "after", "totals")
@@ -212,7 +209,7 @@ def sample_frame(run: Run) -> pd.DataFrame:
         for trial in run.trials
         for sample in trial.record.samples
     ]
-    return pd.DataFrame(rows, columns=None if rows else list(_trial_identity(run.trials[0])))
+    return _frame(run, rows)
 
 
 def counter_frame(run: Run) -> pd.DataFrame:
@@ -224,25 +221,23 @@ def counter_frame(run: Run) -> pd.DataFrame:
     rows = []
     for trial in run.trials:
         counters = trial.record.counters
-        read = {one: dict(_flat(getattr(counters, one) or {})) for one in _MOMENTS}
+        read = {
+            one: {
+                name: n
+                for name, n in flattened(getattr(counters, one) or {})
+                if isinstance(n, int | float)
+            }
+            for one in _MOMENTS
+        }
         for name in dict.fromkeys(name for values in read.values() for name in values):
             source, _, counter = name.partition(".")
             values = {moment: read[moment].get(name) for moment in _MOMENTS}
             about = {**_trial_identity(trial), "source": source, "counter": counter}
             rows.append({**about, **values})
-    columns = [*_trial_identity(run.trials[0]), "source", "counter", *_MOMENTS]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = _frame(run, rows, "source", "counter", *_MOMENTS)
     frame[list(_MOMENTS)] = frame[list(_MOMENTS)].astype(float)
     frame.insert(frame.columns.get_loc("totals"), "grown", frame["after"] - frame["before"])  # type: ignore[arg-type]
     return frame
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, int | float):
-            yield f"{prefix}{key}", value
 
 
 _COLUMNS = ("collector", "field", "seconds", "measured_seconds", "value")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.formatting import unit_scale
 from pagecage.bundle.pack import SUFFIX
 from pagecage.bundle.unpack import unpacked
 from pagecage.errors import PagecageError, why_unreadable
@@ -24,22 +25,10 @@ from pagecage.verdicts.stopping import needed, too_wide
 from pagecage.verdicts.volume_account import late_volumes
 
 _NUMBER = re.compile(r"^(?P<before>[^0-9]*?)(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[A-Za-z%]*)$")
-_SCALE = {
-    "": 1.0,
-    "B": 1.0,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "K": 1024.0,
-    "k": 1024.0,
-    "KiB": 1024.0,
-    "M": 1024.0**2,
-    "MiB": 1024.0**2,
-    "GiB": 1024.0**3,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-}
+_UNITS = ("B", "kB", "MB", "GB", "KiB", "MiB", "GiB", "us", "ms", "s")
+_ABBREVIATED = {"": "B", "K": "KiB", "k": "KiB", "M": "MiB"}
+_SCALE = {name: unit_scale(_ABBREVIATED.get(name, name)) for name in (*_UNITS, *_ABBREVIATED)}
+"""Units of levels, in bytes or seconds."""
 _WORDS = ("none", "off")
 _MANY_ACROSS = 5
 """More columns than this do not fit a page next to their published figures."""
@@ -356,6 +345,15 @@ class _JudgedRecords:
         return self._known[record.trial_id]
 
 
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables by their names, joined by dots."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
 def describe_dataset(definition: Mapping[str, Any], size: str) -> str:
     table = (definition.get("sizes") or {}).get(size) or {}
     if places := {} if table.get("dataset") else table.get("places"):
@@ -413,25 +411,21 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
         yield runs
 
 
-VERDICTS = (
-    *("limits", "cache_state_reached", "host_quiet", "collectors"),
-    *("consistency", "output", "volume"),
-)
+_HAS_FAILED: Mapping[str, Callable[[JudgedTrial], object]] = {
+    "limits": lambda t: any(limit.verdict == "leaky" for limit in t.verdicts.limits),
+    "cache_state_reached": lambda t: t.verdicts.cache_state_reached.verdict == "not_reached",
+    "host_quiet": lambda t: t.verdicts.host_quiet.verdict == "not_quiet",
+    "collectors": lambda t: incomplete_collectors(t.record),
+    "consistency": lambda t: t.verdicts.consistency.verdict == "contradictory",
+    "output": lambda t: output_reasons(t.record, t.verdicts.output),
+    "volume": lambda t: late_volumes(t.record),
+}
+VERDICTS = tuple(_HAS_FAILED)
 """Names of the verdicts that exclude a trial if they fail."""
 
 
 def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
-    verdicts = trial.verdicts
-    failed = {
-        "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
-        "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
-        "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
-        "collectors": bool(incomplete_collectors(trial.record)),
-        "output": bool(output_reasons(trial.record, verdicts.output)),
-        "consistency": verdicts.consistency.verdict == "contradictory",
-        "volume": bool(late_volumes(trial.record)),
-    }
-    return frozenset(name for name, is_failed in failed.items() if is_failed)
+    return frozenset(name for name, has_failed in _HAS_FAILED.items() if has_failed(trial))
 
 
 def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:

@@ -10,26 +10,25 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
-from analysis.cells import treatments
-from analysis.comparison import Comparison, ComparisonRow, run_letter, varying_label
+from analysis.cells import treatments, varying_label
+from analysis.comparison import Comparison, ComparisonRow, run_letter
 from analysis.data.load import Run
 from analysis.figures.style import (
     COLOURS,
     GREY,
     MARKERS,
-    TreatmentStyle,
+    Styles,
+    format_value_axis,
+    mark_value,
     numeric_factor,
-    quantity_formatter,
 )
 from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes
 
 WIDTH = 8.6
 """Inches. A page shrinks a figure to 36rem, at which its text is still legible."""
-TWO_DECADES = 100
-"""A log axis that spans less has room for labels between the powers of ten."""
 ACROSS = 4
 """Panels side by side."""
 _BAR_HEIGHT = 0.08
@@ -42,10 +41,7 @@ _MOST_NAMED = 6
 
 
 def strip_figure(
-    trial_df: pd.DataFrame,
-    response: str,
-    styles: Mapping[str, TreatmentStyle],
-    marks: Mapping[str, float] | None = None,
+    trial_df: pd.DataFrame, response: str, styles: Styles, marks: Mapping[str, float] | None = None
 ) -> Figure:
     """Draw every trial as a point, and a line at each of the values in `marks`."""
     styles = {name: one for name, one in styles.items() if name in set(trial_df["treatment"])}
@@ -53,21 +49,13 @@ def strip_figure(
     axes = figure.subplots()
     _draw_trials(axes, trial_df, response, styles)
     for text, value in (marks or {}).items():
-        axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
-        where = ("data", "axes fraction")
-        axes.annotate(text, (value, 1), xycoords=where, va="bottom", ha="center", fontsize=8)
+        mark_value(axes, value, text, size=8, lw=1, ls=(0, (4, 3)))
     axes.set_xlabel(response_title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
-    axes.xaxis.set_major_formatter(quantity_formatter(response))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_xlim()
-    if axes.get_xscale() == "log" and high / low < TWO_DECADES:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    format_value_axis(axes.xaxis, response)
     return figure
 
 
-def _draw_trials(
-    axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> None:
+def _draw_trials(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Styles) -> None:
     """Draw one point per trial, and a stroke at the included trials' median."""
     names = list(styles)
     for position, (name, style) in enumerate(styles.items()):
@@ -95,9 +83,7 @@ def _draw_trials(
         axes.annotate(text, where, xycoords=what, va="center", style="italic")
 
 
-def strip_alt_text(
-    trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> str:
+def strip_alt_text(trial_df: pd.DataFrame, response: str, styles: Styles) -> str:
     """Describe the treatments with the lowest and the highest median."""
     title, points = response_title(response), "one point per trial"
     counted = trial_df[trial_df["is_included"]].get(response, pd.Series(dtype=float))
@@ -110,9 +96,7 @@ def wrapped_label(name: str) -> str:
     return f"{head}\n{last}"
 
 
-def changing_residency(
-    vmtouch_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
-) -> dict[str, pd.DataFrame]:
+def changing_residency(vmtouch_df: pd.DataFrame, styles: Styles) -> dict[str, pd.DataFrame]:
     """Return, by treatment, the rows of the first trial whose number of resident pages changes."""
     found = {}
     for name in styles:
@@ -124,17 +108,13 @@ def changing_residency(
     return found
 
 
-def residency_figure(
-    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
-) -> Figure | None:
+def residency_figure(shown: Mapping[str, pd.DataFrame], styles: Styles) -> Figure | None:
     if not shown:
         return None
-    figure = Figure(figsize=(WIDTH, 3.4 * -(-len(shown) // ACROSS)), layout="constrained")
-    stacks = stacked_axes(figure, len(shown), ["seconds since go"])
+    figure, stacks = stacked_axes(len(shown), ["seconds since go"], 3.4)
     for [axes], (name, rows) in zip(stacks, shown.items(), strict=True):
         draw_residency(axes, rows, styles[name].colour)
-        axes.set_title(wrapped_label(styles[name].name))
-        axes.set_xlabel("position in the file, %")
+        axes.set(title=wrapped_label(styles[name].name), xlabel="position in the file, %")
     return figure
 
 
@@ -193,9 +173,7 @@ def _bars_of_equal_height(
     return edges, picture
 
 
-def residency_alt_text(
-    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
-) -> str:
+def residency_alt_text(shown: Mapping[str, pd.DataFrame], styles: Styles) -> str:
     parts = []
     for name, rows in shown.items():
         shares = rows.sort_values("seconds")["resident_pages"] / rows["total_pages"].max()
@@ -205,12 +183,17 @@ def residency_alt_text(
     return f"Resident share of the data over time. {first_of(parts)}"
 
 
-def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list[Axes]]:
-    """Return axes one below the other for each of `count` treatments, ACROSS of them side by side.
+def stacked_axes(
+    count: int, labels: Sequence[str], panel_height: float, margin: float = 0.0
+) -> tuple[Figure, list[list[Axes]]]:
+    """Return a figure with axes one below the other for each of `count` treatments.
 
-    The `labels` of the vertical axes are written once, on the left.
+    ACROSS treatments are side by side. The `labels` of the vertical axes are written once, on the
+    left. Heights are in inches.
     """
     across, height = min(ACROSS, count), -(-count // ACROSS)
+    size = (WIDTH, margin + panel_height * len(labels) * height)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(labels) * height, across, squeeze=False)
     stacks = []
     for position in range(height * across):
@@ -220,12 +203,10 @@ def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list
             axes.set_visible(position < count)
             axes.set_ylabel(label if column == 0 else "")
         stacks.append(stack)
-    return stacks[:count]
+    return figure, stacks[:count]
 
 
-def readahead_figure(
-    readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle], page_bytes: int
-) -> Figure | None:
+def readahead_figure(readahead_df: pd.DataFrame, styles: Styles, page_bytes: int) -> Figure | None:
     """Draw the read-ahead requests, in pages; a dot's area is the share of its size."""
     if readahead_df.empty:
         return None
@@ -249,7 +230,7 @@ def readahead_figure(
     return figure
 
 
-def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+def readahead_alt_text(readahead_df: pd.DataFrame, styles: Styles) -> str:
     parts = []
     for name, rows in readahead_df.groupby("treatment", sort=False):
         counts = rows.groupby("pages")["count"].sum()
@@ -258,9 +239,7 @@ def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, Treatmen
     return f"Most frequent read-ahead request: {first_of(parts)}"
 
 
-def curve_figure(
-    run: Run, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
-) -> Figure | None:
+def curve_figure(run: Run, trial_df: pd.DataFrame, response: str, styles: Styles) -> Figure | None:
     """Draw the response over the numeric factor, a line per combination of the others."""
     numeric = numeric_factor(run)
     if numeric is None or response not in trial_df:
@@ -282,12 +261,10 @@ def curve_figure(
         look |= {"marker": marker if is_one_group else ""}
         axes.plot(middle.index, middle, color=first.colour if is_one_group else GREY, **look)
     has_zero = any((rows[response] <= 0).any() for rows in lines.values())
-    axes.set_xscale("log")
-    axes.set_yscale("linear" if has_zero else "log")
+    axes.set(xscale="log", yscale="linear" if has_zero else "log")
     format_levels(axes, {position: level for level, position in positions.items()})
-    format_value_axis(axes, response)
-    axes.set_xlabel(factor.replace("_", " "))
-    axes.set_ylabel(response_title(response))
+    format_value_axis(axes.yaxis, response)
+    axes.set(xlabel=factor.replace("_", " "), ylabel=response_title(response))
     label_lines(axes)
     return figure
 
@@ -361,14 +338,6 @@ def curve_alt_text(
     return f"{response_title(response)} over {factor.replace('_', ' ')}: {first_of(parts)}"
 
 
-def format_value_axis(axes: Axes, response: str) -> None:
-    axes.yaxis.set_major_formatter(quantity_formatter(response))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "log" and high / low < TWO_DECADES:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-
-
 def draw_legend(axes: Axes, *, inside: bool = False, is_needed: bool = False) -> None:
     """Draw a legend with each name once; a single name has one only if it is needed."""
     handles, names = axes.get_legend_handles_labels()
@@ -412,7 +381,9 @@ def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figur
         axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks(range(len(rows)), [varying_label(comparison, row.treatment) for row in rows])
+    axes.set_yticks(
+        range(len(rows)), [varying_label(comparison.runs[0], row.treatment) for row in rows]
+    )
     axes.invert_yaxis()
     draw_legend(axes, is_needed=count > 1)
     return figure
@@ -430,9 +401,7 @@ def medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:
     }
 
 
-def extremes(
-    found: Mapping[str, float], response: str, styles: Mapping[str, TreatmentStyle]
-) -> str:
+def extremes(found: Mapping[str, float], response: str, styles: Styles) -> str:
     """Name the treatments with the least and the greatest figure."""
     if not found:
         return "no trial is included"

@@ -20,15 +20,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import (
-    WIDTH,
-    draw_legend,
-    extremes,
-    format_value_axis,
-    label_lines,
-    medians,
-)
-from analysis.figures.style import MOST_GROUPS, TreatmentStyle
+from analysis.figures.charts import WIDTH, draw_legend, extremes, label_lines, medians
+from analysis.figures.style import MOST_GROUPS, Styles, TreatmentStyle, format_value_axis
 from analysis.formatting import treatment_label
 from pagecage.model.run_files import trace_path
 
@@ -98,7 +91,7 @@ def tail_distribution(counts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def latency_figures(
-    trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Styles
 ) -> dict[str, Figure]:
     """Draw one figure per latency metric; both axes are logarithmic, the tail is on the right."""
     columns_by_metric = {
@@ -117,10 +110,7 @@ def latency_figures(
 
 
 def _figure(
-    rows: pd.DataFrame,
-    named: Mapping[str, float],
-    counts: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, styles: Styles
 ) -> Figure:
     names = [name for name in styles if name in {*rows["treatment"], *counts["treatment"]}]
     along = list(dict.fromkeys(styles[name].along for name in names))
@@ -173,9 +163,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
     least = float(positions.min(initial=0.5))
     shares = [share for share in _SHARES if share >= least / 1.3]
     for axes in panels:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(1.0, least / 1.3)
+        axes.set(xscale="log", yscale="log", xlim=(1.0, least / 1.3))
         axes.xaxis.set_major_locator(FixedLocator(shares if len(panels) == 1 else shares[::2]))
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):.6g} %"))
@@ -183,7 +171,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
         panels[0].figure.supxlabel(_FASTER, fontsize="medium")
     else:
         panels[0].set_xlabel(_FASTER)
-    format_value_axis(panels[0], response)
+    format_value_axis(panels[0].yaxis, response)
     panels[0].set_ylabel("time")
     last = panels[-1]
     if len(panels) == 1:
@@ -198,10 +186,7 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
 
 
 def latency_alt_text(
-    metric: str,
-    trial_df: pd.DataFrame,
-    latency_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    metric: str, trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Styles
 ) -> str:
     """Describe the lowest and highest latency that one in a hundred exceeds."""
     counted = latency_df[latency_df["is_included"] & (latency_df["what"] == metric)]

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
-from analysis.figures.charts import WIDTH, draw_legend, format_levels, format_value_axis
-from analysis.figures.style import COLOURS, GREY, INK, TreatmentStyle, mark_value
+from analysis.figures.charts import WIDTH, draw_legend, format_levels
+from analysis.figures.style import COLOURS, GREY, INK, Styles, format_value_axis, mark_value
 from analysis.formatting import format_quantity, response_title
 from analysis.memory import MemoryRun, memory_points
 from analysis.sweep import Sweep, SweepPoint, sweep_sentences
@@ -27,7 +27,7 @@ _THROUGH = {
 
 
 def sweep_figure(
-    sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Styles
 ) -> Figure | None:
     points = [point for point in sweep.points if point.measured is not None]
     if len(points) < 2:
@@ -38,7 +38,7 @@ def sweep_figure(
     panels = figure.subplots(1, 1 + has_throughput, squeeze=False)[0]
     colours = {str(row[factor]): styles[row["treatment"]].colour for _, row in trial_df.iterrows()}
     _draw_figures(panels[0], points, colours)
-    format_value_axis(panels[0], sweep.response or "read_seconds")
+    format_value_axis(panels[0].yaxis, sweep.response or "read_seconds")
     panels[0].set_ylabel(response_title(sweep.response) if sweep.response else "time")
     if has_throughput:
         _draw_throughput(panels[1], points, trial_df, factor, through, colours)
@@ -62,8 +62,7 @@ def _draw_figures(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str
     if predictions:
         look: dict[str, Any] = {"color": INK, "lw": 1.2, "ls": (0, (4, 3)), "marker": "x", "ms": 6}
         axes.plot(*zip(*predictions, strict=True), label="predicted", **look)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log")
 
 
 def _draw_throughput(
@@ -84,10 +83,8 @@ def _draw_throughput(
         middle.append((of_level[response] if counted.empty else counted).median())
     axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
     axes.plot(values, values, color=INK, lw=1.0, ls=(0, (1, 2)), label="the cap")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    format_value_axis(axes, response)
-    axes.set_ylabel(response_title(response))
+    axes.set(xscale="log", yscale="log", ylabel=response_title(response))
+    format_value_axis(axes.yaxis, response)
 
 
 def sweep_alt_text(sweep: Sweep) -> str:
@@ -128,15 +125,14 @@ def memory_figure(found: MemoryRun) -> Figure | None:
             if need.criterion == criterion:
                 text = f"needed: {format_bytes(need.needed_bytes)}"
                 mark_value(axes, need.needed_bytes, text, size=8.5)
-    times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
-    times.set_ylim(0, 1.1 * times.get_ylim()[1])
-    times.set_ylabel("time")
+    times.yaxis.set_major_formatter(lambda value, _: format_seconds(value))
+    times.set(ylim=(0, 1.1 * times.get_ylim()[1]), ylabel="time")
     refaults.set_yscale("symlog", linthresh=100)
     refaults.set_ylim(bottom=0)
     refaults.set_ylabel("pages read again")
     for axes in (times, refaults):
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+        axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("MemoryMax")
         draw_legend(axes, inside=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
-from analysis.figures.charts import ACROSS, WIDTH, first_of, stacked_axes, wrapped_label
-from analysis.figures.style import GREY, INK, TreatmentStyle, quantity_formatter
+from analysis.figures.charts import first_of, stacked_axes, wrapped_label
+from analysis.figures.style import GREY, INK, Styles, TreatmentStyle, quantity_formatter
 from analysis.formatting import format_quantity, treatment_label
 
 _MIN_BYTES = 1_000_000
@@ -42,28 +42,18 @@ class TimelinePanel:
     cap: str | None = None
 
 
-@dataclass(frozen=True)
-class TrafficDirection:
-    """A direction of disk traffic: the response with its total, and its panels."""
-
-    total: str
-    panels: tuple[TimelinePanel, TimelinePanel]
-
-
-def _direction(verb: str, noun: str, words: str) -> TrafficDirection:
-    rate, count = f"{verb}_bytes_per_second", f"{noun}_per_second"
-    of_cap = f"IO{verb.capitalize()}"
-    return TrafficDirection(
-        f"device_{verb}_bytes",
-        (
-            TimelinePanel(rate, "bytes_per_second", words, f"{of_cap}BandwidthMax"),
-            TimelinePanel(count, count, noun, f"{of_cap}IOPSMax"),
+_TRAFFIC = {
+    f"device_{verb}_bytes": (
+        TimelinePanel(
+            f"{verb}_bytes_per_second", "bytes_per_second", words, f"IO{verb.title()}BandwidthMax"
+        ),
+        TimelinePanel(
+            f"{verb}s_per_second", f"{verb}s_per_second", f"{verb}s", f"IO{verb.title()}IOPSMax"
         ),
     )
-
-
-_READ = _direction("read", "reads", "read from the disk")
-_WRITE = _direction("write", "writes", "written to the disk")
+    for verb, words in (("read", "read from the disk"), ("write", "written to the disk"))
+}
+"""Panels of each direction of disk traffic, by the response with its total."""
 _STATES = (
     TimelinePanel("bytes_per_io", "io_bytes", "I/O size"),
     TimelinePanel("resident_bytes", "resident_bytes", "resident"),
@@ -74,19 +64,14 @@ _STATES = (
 
 
 def timeline_treatments(
-    trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
-) -> tuple[TrafficDirection, list[str]]:
-    """Return the direction with more traffic, and the treatments with enough of it to draw."""
-    written, read = (
-        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (_WRITE, _READ)
-    )
-    direction = _WRITE if written > read else _READ
-    moved = (
-        trial_df[trial_df[direction.total] > _MIN_BYTES]["treatment"]
-        if direction.total in trial_df
-        else ()
-    )
-    return direction, [name for name in styles if name in set(moved) & set(trace_df["treatment"])]
+    trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Styles
+) -> tuple[Sequence[TimelinePanel], list[str]]:
+    """Return the panels of the direction with more traffic, and treatments with enough to draw."""
+    totals = {name: trial_df.get(name, pd.Series(dtype=float)) for name in _TRAFFIC}
+    most = max(totals, key=lambda name: float(totals[name].sum()))
+    moved = trial_df["treatment"].reindex(totals[most].index[totals[most] > _MIN_BYTES])
+    drawn = set(moved) & set(trace_df["treatment"])
+    return _TRAFFIC[most], [name for name in styles if name in drawn]
 
 
 def timeline_figure(
@@ -94,11 +79,11 @@ def timeline_figure(
     trial_df: pd.DataFrame,
     trace_df: pd.DataFrame,
     iostat_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     """Draw bytes and I/Os per second of every treatment that used the disk."""
-    direction, names = timeline_treatments(trial_df, trace_df, styles)
-    return _draw_panels(run, names, direction.panels, trace_df, iostat_df, styles)
+    panels, names = timeline_treatments(trial_df, trace_df, styles)
+    return _draw_panels(run, names, panels, trace_df, iostat_df, styles)
 
 
 def state_panels(trace_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
@@ -116,7 +101,7 @@ def state_figure(
     names: Sequence[str],
     specs: Sequence[TimelinePanel],
     trace_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     """Draw these panels: the state of memory while the disk was used."""
     return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
@@ -128,13 +113,11 @@ def _draw_panels(
     specs: Sequence[TimelinePanel],
     trace_df: pd.DataFrame,
     iostat_df: pd.DataFrame,
-    styles: Mapping[str, TreatmentStyle],
+    styles: Styles,
 ) -> Figure | None:
     if not names or not specs:
         return None
-    height = 1.95 * len(specs) * -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    stacks = stacked_axes(figure, len(names), [spec.words for spec in specs])
+    figure, stacks = stacked_axes(len(names), [spec.words for spec in specs], 1.95)
     for name, stack in zip(names, stacks, strict=True):
         trials = (t for t in run.trials if treatment_label(t.record.treatment) == name)
         first = next(trials, None)
@@ -224,10 +207,7 @@ def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
 
 
 def timeline_alt_text(
-    trace_df: pd.DataFrame,
-    names: Sequence[str],
-    specs: Sequence[TimelinePanel],
-    styles: Mapping[str, TreatmentStyle],
+    trace_df: pd.DataFrame, names: Sequence[str], specs: Sequence[TimelinePanel], styles: Styles
 ) -> str:
     """Describe the mean of each panel in the measured part, by treatment."""
     inside = trace_df[
@@ -245,15 +225,14 @@ def timeline_alt_text(
     return f"Over time, on average: {first_of(parts)}"
 
 
-def own_figure(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Figure | None:
+def own_figure(own_df: pd.DataFrame, styles: Styles) -> Figure | None:
     """Draw the fields of one custom collector over time; None without any value."""
     names = [name for name in styles if name in set(own_df["treatment"])]
     if not names:
         return None
     fields = _drawn_fields(own_df)
-    height = 0.5 + 1.6 * len(fields) * -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    stacks = stacked_axes(figure, len(names), [field.replace("_", " ") for field in fields])
+    labels = [field.replace("_", " ") for field in fields]
+    figure, stacks = stacked_axes(len(names), labels, 1.6, 0.5)
     for name, stack in zip(names, stacks, strict=True):
         style, rows = styles[name], own_df[own_df["treatment"] == name]
         end, times = float(rows["measured_seconds"].max()), rows["seconds"]
@@ -277,7 +256,7 @@ def _drawn_fields(own_df: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(own_df["field"]))[:MOST_FIELDS]
 
 
-def own_alt_text(own_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> str:
+def own_alt_text(own_df: pd.DataFrame, styles: Styles) -> str:
     """Describe the range of each drawn field, by treatment."""
     parts = []
     for field in _drawn_fields(own_df):

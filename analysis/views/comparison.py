@@ -8,15 +8,8 @@ from dataclasses import asdict
 from math import isfinite, log
 from typing import Any
 
-from analysis.cells import TreatmentCell, causes
-from analysis.comparison import (
-    Change,
-    Comparison,
-    ComparisonRow,
-    GateResult,
-    run_letter,
-    varying_label,
-)
+from analysis.cells import TreatmentCell, causes, varying_label
+from analysis.comparison import Change, Comparison, ComparisonRow, GateResult, run_letter
 from analysis.data.load import included_by_name
 from analysis.formatting import (
     format_interval,
@@ -24,10 +17,11 @@ from analysis.formatting import (
     format_range,
     format_summary,
     response_title,
+    sentence_case,
     treatment_label,
 )
 from analysis.stats import MedianSummary
-from analysis.strip import MOST_BARS
+from analysis.strip import MOST_BARS, bar_chart
 from pagecage.report.model import (
     BarChart,
     Block,
@@ -100,7 +94,7 @@ def comparison_strip(comparison: Comparison) -> Strip:
     emulated = any(run.is_emulated for _, run in runs)
     cpu = "emulated CPU (times not comparable)" if emulated else "real CPU"
     return Strip(
-        text[:1].upper() + text[1:],
+        sentence_case(text),
         "; ".join(limits),
         "; ".join([*counts, cpu]),
         _changes_chart(comparison, rows),
@@ -114,13 +108,16 @@ def _changes_chart(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Bar
     greatest = sorted(known, key=lambda pair: -abs(log(pair[1].middle)))[:MOST_BARS]
     shown = [pair for pair in known if pair in greatest]
     title = f"{response_title(comparison.responses[0])}, {run_letter(len(comparison.runs) - 1)} / A"
-    chart = BarChart(
-        title if len(shown) == len(known) else f"{title}: the greatest changes",
-        tuple(varying_label(comparison, row.treatment) or "all" for row, _ in shown),
-        tuple(ratio.middle for _, ratio in shown),
-        tuple(format_interval("amplification", ratio)[0] for _, ratio in shown),
+    bars = (
+        (
+            varying_label(comparison.runs[0], row.treatment) or "all",
+            ratio.middle,
+            format_interval("amplification", ratio)[0],
+        )
+        for row, ratio in shown
     )
-    return chart if shown else None
+    title += "" if len(shown) == len(known) else ": the greatest changes"
+    return bar_chart(title, bars) if shown else None
 
 
 def _runs_table(comparison: Comparison) -> Table:
@@ -151,7 +148,7 @@ def _response_blocks(
             count = f"n {cell.summary.n}{excluded}" if cell.summary else ""
             figures.append(Cell(cell.text, "" if count == common else count))
         for number, change in enumerate(row.changes, start=1):
-            label = varying_label(comparison, row.treatment)
+            label = varying_label(comparison.runs[0], row.treatment)
             first = [label, figures[0]] if number == 1 else ["", ""]
             run = [] if is_pair else [run_letter(number)]
             lines.append([*first, *run, figures[number], *change_cells(change)])
@@ -174,7 +171,7 @@ def _gates(comparison: Comparison) -> Iterator[Block]:
     for one in _failures_first(comparison.gate_results):
         letters = run_letter(one.run) + (" / A" if one.gate.bound is None else "")
         key = one.verdict, one.gate.text, letters, one.reason
-        treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
+        treatments.setdefault(key, []).append(varying_label(comparison.runs[0], one.treatment))
     if treatments:
         yield Heading("Gates")
         rows: list[list[str | Cell]] = [

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from analysis.cells import cache_state_tally, treatments, trials_of
-from analysis.comparison import flatten_facts
-from analysis.data.load import Run
-from analysis.formatting import format_quantity, response_title, treatment_label
+from analysis.articles.evaluate import ClaimResult, evaluate_claims
+from analysis.articles.tables import interval_text
+from analysis.cells import (
+    cache_state_tally,
+    make_cell,
+    published_by_treatment,
+    treatments,
+    trials_of,
+)
+from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
+from analysis.data.load import Claim, Run, flattened
+from analysis.formatting import (
+    break_at_semicolons,
+    format_measured,
+    format_published,
+    format_quantity,
+    format_verdict,
+    response_title,
+    tally,
+    treatment_label,
+)
+from pagecage.model.published_figures import PublishedFigure
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 from pagecage.verdicts.verdict import limit_title
@@ -24,20 +44,16 @@ def counts_table(run: Run) -> pd.DataFrame:
     planned = len(run.plan["trials"])
     unanswered = [t.record.outcome for t in run.trials if not t.verdicts.is_data_point]
     unanswered += ["not run yet"] * (planned - len(run.trials))
-    reasons = _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)
+    reasons = tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)
     rows = [
         ("planned", planned, ""),
-        ("with an answer", len(points), _tally(t.record.outcome for t in points)),
+        ("with an answer", len(points), tally(t.record.outcome for t in points)),
         ("included", len(points) - len(excluded), ""),
         ("excluded", len(excluded), reasons),
-        ("without an answer", planned - len(points), _tally(unanswered)),
+        ("without an answer", planned - len(points), tally(unanswered)),
         ("tried again", run.attempts - len(run.trials), ""),
     ]
     return pd.DataFrame(rows, columns=["trials", "number", "of which"])
-
-
-def _tally(values: Any) -> str:
-    return ", ".join(f"{n} {word}" for word, n in Counter(values).most_common())
 
 
 def excluded_table(run: Run) -> pd.DataFrame:
@@ -75,7 +91,7 @@ def limits_table(run: Run) -> pd.DataFrame:
             "cap": "not requested" if cap is None else amount(prop, cap),
             "over-driven to": amount(prop, max(driven)) if driven else "–",
             "highest observed": amount(prop, max(observed)) if observed else "–",
-            "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
+            "verdicts": tally(limit.verdict.replace("_", " ") for limit in limits),
             "example": last.reason,
         }
         rows.append(row)
@@ -93,10 +109,10 @@ def proof_table(run: Run) -> pd.DataFrame:
         middle = amplified[len(amplified) // 2] if amplified else None
         row = {
             "treatment": treatment_label(treatment),
-            "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
+            "outcome": tally(t.record.outcome.replace("_", " ") for t in trials),
             "cache state": cache_state_tally(trials),
-            "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
-            "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
+            "host": tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
+            "binding limit": tally(v.binding_limit.verdict for v in verdicts),
             "amplification": "–" if middle is None else format_quantity("amplification", middle),
             "example": verdicts[-1].binding_limit.reason if verdicts else "",
         }
@@ -142,7 +158,7 @@ _SHORT = {
 
 
 def facts_table(run: Run) -> pd.DataFrame:
-    flat = [dict(flatten_facts(facts)) for facts in run.facts]
+    flat = [dict(flattened(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
     states = [""] if len(flat) == 1 else [f"state {number}" for number in range(1, len(flat) + 1)]
@@ -227,3 +243,137 @@ def collectors_table(run: Run, names: Sequence[str]) -> pd.DataFrame:
         }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def response_table(run: Run, table: Claim) -> pd.DataFrame:
+    """Return a further table: the treatments of its `where` down, its responses across."""
+    chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
+    varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
+    rows = []
+    for treatment in chosen:
+        row = {(name, ""): treatment[name] for name in varying}
+        for position, (heading, response) in enumerate(table["columns"].items()):
+            cell = make_cell(run, treatment, response)
+            published = published_by_treatment(run, response).get(treatment_label(treatment), "")
+            row[heading, "published"] = published
+            note = cell.note(None, has_footnote=True)
+            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{note}"
+        rows.append(row)
+    shown = [
+        column
+        for column in dict.fromkeys(column for row in rows for column in row)
+        if column[1] != "published" or any(row.get(column) for row in rows)
+    ]
+    cells = [[row.get(column, "") for column in shown] for row in rows]
+    if not any(below == "published" for _, below in shown):
+        return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(shown))
+
+
+_SHORT_TEXT = 24
+
+
+def claims_table(run: Run) -> pd.DataFrame:
+    return pd.DataFrame(_claim_row(one) for one in evaluate_claims(run) if not one.is_silent)
+
+
+def silent_table(run: Run) -> pd.DataFrame:
+    """Return the claims that the run has no figure for."""
+    rows = [_claim_row(one) for one in evaluate_claims(run) if one.is_silent]
+    shown = ["claim", "statement", "published", "reason"]
+    return pd.DataFrame(rows, columns=shown if rows else None)
+
+
+def _claim_row(result: ClaimResult) -> dict[str, str]:
+    spread, unit = f"\nn {result.n}" if result.n else "", result.unit
+    if interval := interval_text(result):
+        spread = f"\n{result.kind} {interval}, n {result.n}"
+    measured = format_measured(result.measured, unit, result.verdict)
+    return {
+        "claim": result.id,
+        "statement": break_at_semicolons(result.says),
+        "published": _unbroken(format_published(result.published, unit)),
+        "measured": _unbroken(measured) + spread,
+        "kind": result.counts_as,
+        "verdict": _unbroken(format_verdict(result.verdict)),
+        "reason": result.reason,
+    }
+
+
+def _unbroken(text: str) -> str:
+    """Keep a figure next to its unit; a long list of flags may break between them."""
+    short = len(text) <= _SHORT_TEXT
+    return text.replace(" ", "\N{NO-BREAK SPACE}") if short else text.replace("|", " ")
+
+
+def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
+    found: dict[str, list[PublishedFigure]] = {}
+    for row in rows:
+        if row.untestable and run.experiment in row.experiments:
+            found.setdefault(row.untestable, []).append(row)
+    return pd.DataFrame(
+        [
+            {
+                "claims": ", ".join(row.id for row in figures),
+                "published": "; ".join(
+                    f"{row.metric} {format_published(row.published, row.unit)}" for row in figures
+                ),
+                "reason": reason,
+            }
+            for reason, figures in found.items()
+        ]
+    )
+
+
+_LEAST_SHARE = 0.01
+"""Values in a smaller share of events come from a thread's start or end, and are left out."""
+
+
+@dataclass(frozen=True)
+class EventColumn:
+    """A column: the probe, the key of its events, and the format of a value."""
+
+    title: str
+    probe: str
+    key: str
+    text: Callable[[int], str] = str
+
+
+_EVENT_COLUMNS = (
+    EventColumn("vm_flags", "filemap_fault", "vm_flags", "{:X}".format),
+    EventColumn("fault_flags", "filemap_fault", "fault_flags", "{:X}".format),
+    EventColumn("pages", "filemap_fault", "ra_pages"),
+    EventColumn("returned", "filemap_fault_return", "returned"),
+    EventColumn("read-ahead pages", "page_cache_ra_order", "pages"),
+    EventColumn("read-ahead order", "page_cache_ra_order", "order"),
+)
+
+
+def fault_event_table(run: Run) -> pd.DataFrame:
+    """Return one row per treatment with a traced fault, and each column's frequent values.
+
+    Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty. Where
+    the attached probes could not tell, the cell says so.
+    """
+    counts, untraced = defaultdict[tuple[str, str], Counter[Any]](Counter), set[tuple[str, str]]()
+    for trial in run.trials:
+        for column in _EVENT_COLUMNS:
+            place = treatment_label(trial.record.treatment), column.title
+            if (table := traced_table(trial, column.probe, column.key)) is None:
+                untraced.add(place)
+                continue
+            found = events_in_measured_part(run, trial, table, methodcaller("get", column.key))
+            found.pop(None, None)
+            counts[place].update(found)
+    rows = []
+    for name in dict.fromkeys(treatment_label(trial.record.treatment) for trial in run.trials):
+        row = {"treatment": name}
+        for column in _EVENT_COLUMNS:
+            counter = counts[name, column.title]
+            least = _LEAST_SHARE * counter.total()
+            values = (value for value, n in counter.most_common() if n >= least)
+            none = UNTRACED if (name, column.title) in untraced else ""
+            row[column.title] = ", ".join(map(column.text, values)) or none
+        if any(counts[name, column.title] for column in _EVENT_COLUMNS):
+            rows.append(row)
+    return pd.DataFrame(rows, columns=["treatment", *(one.title for one in _EVENT_COLUMNS)])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -50,30 +51,24 @@ def definition_text_html(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def folded(summary: str, part: Html | str | None, introduction: str = "") -> Html | None:
-    """Return a part collapsed below its summary; None if there is no part."""
-    text = part.text if isinstance(part, Html) else part
+def folded(summary: str, part: str, introduction: str = "") -> str:
+    """Return a part collapsed below its summary; nothing if there is no part."""
     about = f"<p>{introduction}</p>" if introduction else ""
-    head = f"<summary>{escape(summary)}</summary>"
-    return Html(f"<details>{head}{about}{text}</details>") if text else None
+    return f"<details><summary>{escape(summary)}</summary>{about}{part}</details>" if part else ""
 
 
-def folded_table(
-    summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
-) -> Html | None:
+def folded_table(summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> str:
     number = f" ({len(frame)})" if counted else ""
-    return folded(f"{summary}{number}", table_html(frame, kind, summary, is_title=False))
+    return folded(f"{summary}{number}", table_html(frame, kind, summary))
 
 
-def table_html(
-    frame: pd.DataFrame, kind: str = "", caption: str = "", *, is_title: bool = True
-) -> Html | None:
-    """Return a frame as a scrollable table; None if it is empty.
+def table_html(frame: pd.DataFrame, kind: str = "", caption: str = "") -> str:
+    """Return a frame as a scrollable table; nothing if it is empty.
 
-    Unless `is_title`, a caption that the page shows already is only for screen readers.
+    Its caption, which the page shows already, is only for screen readers.
     """
     if frame.empty:
-        return None
+        return ""
 
     def heading(name: object) -> object:
         return escape(name) if isinstance(name, str) else name
@@ -87,9 +82,9 @@ def table_html(
     if "claims" not in kind:  # whose first column is the anchor of a link
         text = _FIRST_CELL.sub(r'\1<th scope="row">\2</th>', text)
     if caption:
-        hidden = "" if is_title else ' class="unseen"'
-        text = text.replace("<thead>", f"<caption{hidden}>{escape(caption)}</caption><thead>", 1)
-    return Html(f'<div class="scroll">{text}</div>')
+        unseen = f'<caption class="unseen">{escape(caption)}</caption>'
+        text = text.replace("<thead>", f"{unseen}<thead>", 1)
+    return f'<div class="scroll">{text}</div>'
 
 
 _FIRST_CELL = re.compile(r"(<tr>\s*)<td>(.*?)</td>", re.DOTALL)
@@ -108,11 +103,13 @@ _LONG_LINE = 60
 _LONG = ' class="long"'
 
 
-def figure_html(draw: Callable[[], Figure | None], alt_text: Callable[[], str]) -> Html | None:
-    """Return a drawn figure with its alternative text; None if nothing was drawn."""
+def figure_html(
+    draw: Callable[..., Figure | None], alt_text: Callable[..., str], *data: Any
+) -> str:
+    """Return what `draw` draws of the data, if anything, with its alternative text."""
     with drawing_style():
-        figure = draw()
-    return Html(svg_html(figure, alt_text())) if figure else None
+        figure = draw(*data)
+    return svg_html(figure, alt_text(*data)) if figure else ""
 
 
 def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
@@ -175,7 +172,7 @@ def _block(block: Block) -> str:
             return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
         case Folded(summary, blocks):
             part = folded(summary, blocks_html(blocks))
-            return f"{part.text}\n" if part else ""
+            return f"{part}\n" if part else ""
     return block_table_html(block)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from html import escape
+from typing import Any
 
 import pandas as pd
 
 from analysis import memory, sweep
-from analysis.articles import tables
 from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
@@ -25,10 +25,11 @@ from analysis.cells import (
     unable_by_reason,
 )
 from analysis.data import frames
-from analysis.data.events import UNTRACED, fault_event_table
-from analysis.data.load import Run, included_by_name_sentence
+from analysis.data.events import UNTRACED
+from analysis.data.load import Run, excluded_trials, included_by_name_sentence
 from analysis.figures import charts, latencies, over_limits, traces
 from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.formatting import sentence_case
 from analysis.run_frames import RunFrames
 from analysis.strip import run_strip
 from analysis.views import evidence_tables, run
@@ -85,6 +86,16 @@ ABOUT_KERNEL = (
 )
 
 
+class Part(property):
+    """A property that is a part of a report: HTML; None if its function returns an empty text."""
+
+    def __init__(self, text_of: Callable[[Any], str]) -> None:
+        def part(results: Results) -> Html | None:
+            return Html(text) if (text := text_of(results)) else None
+
+        super().__init__(part, doc=text_of.__doc__)
+
+
 class Results(RunFrames):
     """A run ready for display: each part is HTML, or None to show nothing."""
 
@@ -97,42 +108,38 @@ class Results(RunFrames):
     def causes(self) -> list[BindingCause]:
         return causes(self.run)
 
-    @property
-    def heading(self) -> Html:
+    @Part
+    def heading(self) -> str:
         title, question = escape(self.run.experiment), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
-        return Html(f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}")
+        return f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}"
 
-    @property
-    def answer(self) -> Html | None:
+    @Part
+    def answer(self) -> str:
         items, search = answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
-        return Html(f"<h2>Findings</h2>{answer}{search}") if answer or search else None
+        return f"<h2>Findings</h2>{answer}{search}" if answer or search else ""
 
-    @property
-    def cells(self) -> Html:
+    @Part
+    def cells(self) -> str:
         """The experiment's table; the slowest figure is the darkest."""
         kind = "cells" if self.run.layout.across else "cells rows"
         table = block_table_html(run.main_table(self.run), kind)
-        return Html(table + blocks_html(ratio_sections(self.run)))
+        return table + blocks_html(ratio_sections(self.run))
 
-    @property
-    def tables(self) -> Html | None:
+    @Part
+    def tables(self) -> str:
         parts = []
         for table in self.run.definition.get("tables", []):
-            frame = run.response_table(self.run, table)
-            title = self.run.fill_places(table["title"])
-            if made := table_html(frame, "cells further", title, is_title=False):
-                heading, about = (
-                    definition_text_html(self.run.fill_places(table.get(key, "")))
-                    for key in ("title", "about")
-                )
-                paragraph = f"<p>{about}</p>" if about else ""
-                parts.append(f"<h3>{heading}</h3>{paragraph}{made.text}")
-        return Html("".join(parts)) if parts else None
+            frame = evidence_tables.response_table(self.run, table)
+            title, about = (self.run.fill_places(table.get(key, "")) for key in ("title", "about"))
+            if made := table_html(frame, "cells further", title):
+                paragraph = f"<p>{definition_text_html(about)}</p>" if about else ""
+                parts.append(f"<h3>{definition_text_html(title)}</h3>{paragraph}{made}")
+        return "".join(parts)
 
-    @property
-    def figure(self) -> Html | None:
+    @Part
+    def figure(self) -> str:
         """The response over a numeric factor, or else one point per trial, collapsed."""
         run, response = self.run, self.run.response
         factor, levels = numeric_factor(run) or ("", {})
@@ -145,22 +152,20 @@ class Results(RunFrames):
                 response,
             ),
         )
-        return curve or folded("every trial as a point", self.strips)
+        return curve or folded("every trial as a point", self._strips(self.trial_df, response))
 
     def _strips(
         self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None
-    ) -> Html | None:
-        return figure_html(
-            lambda: charts.strip_figure(trial_df, response, self.styles, marks),
-            lambda: charts.strip_alt_text(trial_df, response, self.styles),
-        )
+    ) -> str:
+        draw = partial(charts.strip_figure, marks=marks)
+        return figure_html(draw, charts.strip_alt_text, trial_df, response, self.styles)
 
-    @property
-    def strips(self) -> Html | None:
+    @Part
+    def strips(self) -> str:
         return self._strips(self.trial_df, self.run.response)
 
-    @property
-    def latencies(self) -> Html | None:
+    @Part
+    def latencies(self) -> str:
         data = self.trial_df, self.latency_df, self.styles
         with drawing_style():
             drawn = latencies.latency_figures(*data)
@@ -169,89 +174,83 @@ class Results(RunFrames):
             for what, figure in drawn.items()
         ]
         head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
-        return Html(head + "".join(parts)) if parts else None
+        return head + "".join(parts) if parts else ""
 
-    @property
-    def claims(self) -> Html | None:
+    @Part
+    def claims(self) -> str:
         """Published and measured figures below one line with their verdicts, collapsed."""
         run_, untestable = self.run, "published figures that cannot be tested here"
-        made = table_html(
-            tables.claims_table(run_), "claims", "published and measured", is_title=False
-        )
+        made = table_html(evidence_tables.claims_table(run_), "claims", "published and measured")
         silent = folded_table(
-            "published figures without a figure from this run", tables.silent_table(run_), "claims"
+            "published figures without a figure from this run",
+            evidence_tables.silent_table(run_),
+            "claims",
         )
         left = folded_table(
-            untestable, tables.untestable_table(run_, read_rows(TOP / "experiments"))
+            untestable, evidence_tables.untestable_table(run_, read_rows(TOP / "experiments"))
         )
-        if not made and not silent and not left:
-            return None
+        if not (parts := with_anchors(made + silent + left)):
+            return ""
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
-        parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
         line = run.claims_tally(evaluate_claims(run_)) or "no figure to compare"
         text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
         return folded(f"published figures: {line}", text)
 
-    @property
-    def sweep(self) -> Html | None:
+    @Part
+    def sweep(self) -> str:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
         if search := memory.memory_run(self.run):
-            return figure_html(
-                lambda: over_limits.memory_figure(search), lambda: memory.memory_alt_text(search)
-            )
-        if not (found := sweep.sweep_of(self.run)):
-            return None
+            return figure_html(over_limits.memory_figure, memory.memory_alt_text, search)
+        if not (found := sweep.sweep_of(self.run)) or not found.points:
+            return ""
         table = table_html(pd.DataFrame(sweep.sweep_rows(found)))
-        items = "".join(f"<li>{escape(text)}</li>" for text in sweep.sweep_sentences(found))
         factor = self.run.plan["sweep"]["factor"]
         drawn = figure_html(
             lambda: over_limits.sweep_figure(found, factor, self.trial_df, self.styles),
             lambda: over_limits.sweep_alt_text(found),
         )
-        parts = f"<ul>{items}</ul>{drawn.text if drawn else ''}"
-        return Html(f"<h2>Sweep of one limit</h2>{table.text}{parts}") if table else None
+        return f"<h2>Sweep of one limit</h2>{table}{_list(sweep.sweep_sentences(found))}{drawn}"
 
-    @property
-    def diagnosis(self) -> Html | None:
+    @Part
+    def diagnosis(self) -> str:
         rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
-        made = table_html(frame, "causes", "what held the treatments back", is_title=False)
-        items = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity_lines(self.run))
-        cloud = f"<p>Fidelity to the provider's behaviour:</p><ul>{items}</ul>" if items else ""
-        return Html(f"<h2>Diagnosis</h2>{made.text}{cloud}") if made else None
+        made = table_html(frame, "causes", "what held the treatments back")
+        lines = [f"{sentence}." for sentence in fidelity_lines(self.run)]
+        head = "<p>Fidelity to the provider's behaviour:</p>" if lines else ""
+        return f"<h2>Diagnosis</h2>{made}{head}{_list(lines)}" if made else ""
 
-    @property
-    def story(self) -> Html | None:
+    @Part
+    def story(self) -> str:
         return folded("why this was measured", story_html(self.run))
 
-    @property
-    def limitations(self) -> Html | None:
+    @Part
+    def limitations(self) -> str:
         return folded("size, host and limitations", notices_html(self.run))
 
-    @property
-    def evidence(self) -> Html:
+    @Part
+    def evidence(self) -> str:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
-        run = self.run
-        counts = evidence_tables.counts_table(run)
+        counts = evidence_tables.counts_table(self.run)
         parts = [folded_table("trials by outcome", counts, "narrow", counted=False)]
         parts += [
-            folded_table(title, table(run))
+            folded_table(title, table(self.run))
             for title, table in (
                 ("trials that are not included", evidence_tables.excluded_table),
                 ("limits, with evidence that each was enforced", evidence_tables.limits_table),
                 ("treatments: cache state, host and binding limit", evidence_tables.proof_table),
             )
         ]
-        return Html("".join(part.text for part in parts if part))
+        return "".join(parts)
 
-    @property
-    def amplification(self) -> Html | None:
+    @Part
+    def amplification(self) -> str:
         """Bytes read per byte requested, with the read-ahead window as a mark, collapsed."""
         if "amplification" not in self.trial_df:
-            return None
+            return ""
         read = self.trial_df[self.trial_df["amplification"] > 0]
         if read.empty:
-            return None
+            return ""
         settings = (t.record.device.queue_settings or {} for t in self.run.trials)
         sizes = {one.get("read_ahead_kb") for one in settings} - {None}
         marks = {"each byte once": 1.0}
@@ -260,86 +259,79 @@ class Results(RunFrames):
             marks[f"{window:.0f} KiB for each page"] = window * KIB / self.run.page_bytes
         return folded("read amplification", self._strips(read, "amplification", marks))
 
-    @property
-    def timelines(self) -> Html | None:
+    @Part
+    def timelines(self) -> str:
         """Transfer rates over time, sizes, residency, refaults and stalls, collapsed."""
         run, trace_df, styles = self.run, self.trace_df, self.styles
-        direction, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
+        panels, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
         made = figure_html(
             lambda: traces.timeline_figure(
                 run, self.trial_df, trace_df, frames.iostat_frame(run), styles
             ),
-            lambda: traces.timeline_alt_text(trace_df, names, direction.panels, styles),
+            lambda: traces.timeline_alt_text(trace_df, names, panels, styles),
         )
-        if not made:
-            return None
         specs = traces.state_panels(trace_df, names)
         states = figure_html(
             lambda: traces.state_figure(run, names, specs, trace_df, styles),
             lambda: traces.timeline_alt_text(trace_df, names, specs, styles),
         )
         about = escape(", ".join(spec.words for spec in specs)) + ", over time"
-        state = f"<h3>{about}</h3>{states.text}" if states else ""
-        return folded("disk traffic over time", made.text + state, ABOUT_TIME)
+        made += f"<h3>{about}</h3>{states}" if states else ""
+        return folded("disk traffic over time", made, ABOUT_TIME)
 
-    @property
-    def own_collectors(self) -> Html | None:
+    @Part
+    def own_collectors(self) -> str:
         names = frames.own_collector_names(self.run)
         if not names:
-            return None
+            return ""
         all_df, figures = frames.own_frame(self.run), ""
         for name in names:
             own_df = all_df[all_df["collector"] == name]
-            made = figure_html(
-                partial(traces.own_figure, own_df, self.styles),
-                partial(traces.own_alt_text, own_df, self.styles),
-            )
-            if made is None:
+            made = figure_html(traces.own_figure, traces.own_alt_text, own_df, self.styles)
+            if not made:
                 figures += f'<p class="notice warn">{escape(name)}: no numbers to draw.</p>'
                 continue
-            figures += f"<h4>{escape(name)}</h4>{made.text}"
+            figures += f"<h4>{escape(name)}</h4>{made}"
             if (more := own_df["field"].nunique() - traces.MOST_FIELDS) > 0:
                 figures += f'<p class="source">{more} further fields are in its trace.</p>'
         table = table_html(evidence_tables.collectors_table(self.run, names), "narrow")
         head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
-        note = f'<p class="source">{escape(OWN_COLUMNS)}</p>'
-        return Html(f"{head}{table.text if table else ''}{note}{figures}")
+        return f'{head}{table}<p class="source">{escape(OWN_COLUMNS)}</p>{figures}'
 
-    @property
-    def residency(self) -> Html | None:
+    @Part
+    def residency(self) -> str:
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
-        made = figure_html(
-            lambda: charts.residency_figure(shown, self.styles),
-            lambda: charts.residency_alt_text(shown, self.styles),
-        )
+        made = figure_html(charts.residency_figure, charts.residency_alt_text, shown, self.styles)
         return folded("residency", made, ABOUT_RESIDENCY)
 
-    @property
-    def kernel(self) -> Html | None:
+    @Part
+    def kernel(self) -> str:
         readahead_df = frames.readahead_frame(self.run)
-        drawn = figure_html(
-            lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
-            lambda: charts.readahead_alt_text(readahead_df, self.styles),
-        )
+        draw = partial(charts.readahead_figure, page_bytes=self.run.page_bytes)
+        drawn = figure_html(draw, charts.readahead_alt_text, readahead_df, self.styles)
         fault_df = evidence_tables.fault_table(frames.fault_frame(self.run))
         faults = folded_table("faults by flags of the mapping", fault_df)
-        events = folded_table("events by treatment", fault_event_table(self.run))
-        made = [part.text for part in (drawn, faults, events) if part]
-        return folded("read-ahead and faults", "".join(made), ABOUT_KERNEL)
+        events = folded_table("events by treatment", evidence_tables.fault_event_table(self.run))
+        return folded("read-ahead and faults", drawn + faults + events, ABOUT_KERNEL)
 
-    @property
-    def trials(self) -> Html | None:
+    @Part
+    def trials(self) -> str:
         frame = evidence_tables.trial_table(self.run)
         return folded_table("trials, in the order they ran", frame, "long")
 
-    @property
-    def facts(self) -> Html | None:
+    @Part
+    def facts(self) -> str:
         return folded_table("facts of the host", evidence_tables.facts_table(self.run), "narrow")
 
-    @property
-    def making(self) -> Html | None:
+    @Part
+    def making(self) -> str:
         made = evidence_tables.making_table(self.run)
         return folded_table("command, versions and hashes", made, "narrow", counted=False)
+
+
+def _list(texts: Sequence[str], as_html: Callable[[str], str] = escape) -> str:
+    items = "".join(f"<li>{as_html(text)}</li>" for text in texts)
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def story_html(run: Run) -> str:
@@ -354,8 +346,7 @@ def paragraph_html(text: str) -> str:
     """Return a paragraph of the definition, or a list if each item begins with `- `."""
     if not text.startswith("- "):
         return f"<p>{definition_text_html(text)}</p>"
-    items = text.removeprefix("- ").split("\n- ")
-    return "<ul>" + "".join(f"<li>{definition_text_html(item)}</li>" for item in items) + "</ul>"
+    return _list(text.removeprefix("- ").split("\n- "), definition_text_html)
 
 
 def answer_html(run: Run) -> str:
@@ -422,8 +413,7 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         yield "warn", f"{_capitalised(sentence)}."
     if sentence := included_by_name_sentence(run):
         yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
-    excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
-    if excluded:
+    if excluded := len(excluded_trials(run)):
         what = f"{excluded} of {len(run.plan['trials'])} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
 
@@ -447,4 +437,4 @@ def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _capitalised(text: str) -> str:
-    return escape(text[:1].upper() + text[1:])
+    return escape(sentence_case(text))

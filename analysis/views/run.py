@@ -6,16 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import (
-    TONES,
+    CLAIM_COLUMNS,
+    claim_cells,
     contradiction_sentence,
-    format_scored_measurement,
     ratio_sections,
 )
 from analysis.cells import (
@@ -29,22 +29,20 @@ from analysis.cells import (
     gap_sentence,
     legend,
     main_cells,
-    make_cell,
     median_table,
     published_by_treatment,
     repeat_differences,
     stopping_rule_status,
-    treatments,
 )
-from analysis.data.load import Claim, Run, included_by_name, included_by_name_sentence
+from analysis.data.load import Run, included_by_name, included_by_name_sentence
 from analysis.exchange import is_rate
 from analysis.formatting import (
-    break_at_semicolons,
     format_id_ranges,
     format_published,
     format_quantity,
     format_verdict,
     response_title,
+    tally,
     treatment_label,
 )
 from analysis.memory import memory_json, memory_run, step_rows
@@ -65,9 +63,6 @@ from pagecage.report.model import (
 )
 from pagecage.verdicts.evaluate import verdicts_to_json
 from pagecage.verdicts.verdict import limit_title
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def main_table(run: Run) -> Table:
@@ -131,33 +126,6 @@ def _shading(run: Run, cells: Sequence[TreatmentCell]) -> Callable[[TreatmentCel
         return min(SHADES - 1, int(share * SHADES))
 
     return shade_of
-
-
-def response_table(run: Run, table: Claim) -> pd.DataFrame:
-    """Return a further table: the treatments of its `where` down, its responses across."""
-    import pandas as pd
-
-    chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
-    varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
-    rows = []
-    for treatment in chosen:
-        row = {(name, ""): treatment[name] for name in varying}
-        for position, (heading, response) in enumerate(table["columns"].items()):
-            cell = make_cell(run, treatment, response)
-            published = published_by_treatment(run, response).get(treatment_label(treatment), "")
-            row[heading, "published"] = published
-            note = cell.note(None, has_footnote=True)
-            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{note}"
-        rows.append(row)
-    shown = [
-        column
-        for column in dict.fromkeys(column for row in rows for column in row)
-        if column[1] != "published" or any(row.get(column) for row in rows)
-    ]
-    cells = [[row.get(column, "") for column in shown] for row in rows]
-    if not any(below == "published" for _, below in shown):
-        return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(shown))
 
 
 LEAST_SHARE = 0.005
@@ -261,8 +229,8 @@ def claims_report(run: Run) -> Report:
 
 
 def claims_line(run: Run, results: Sequence[ClaimResult]) -> str:
-    tally, name = claims_tally(results), run.run_id
-    return f"published figures: {tally}: pagecage show {name} --claims" if tally else ""
+    counted, name = claims_tally(results), run.run_id
+    return f"published figures: {counted}: pagecage show {name} --claims" if counted else ""
 
 
 _TALLIED = {
@@ -354,9 +322,8 @@ def _verdicts(run: Run) -> Iterator[Block]:
         ("host", [one.host_quiet.verdict for one in verdicts]),
         ("binding limit", [one.binding_limit.verdict for one in verdicts]),
     ):
-        counts = Counter(words).most_common()
-        tally = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
-        yield Paragraph(f"{name}: {tally}", marker="•")
+        counted = tally(words).replace("_", " ") or "none"
+        yield Paragraph(f"{name}: {counted}", marker="•")
 
 
 def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
@@ -368,18 +335,11 @@ def claims_section(claims: Sequence[ClaimResult]) -> Iterator[Block]:
         if claim.is_silent:
             silent.setdefault(claim.reason, []).append(claim.id)
             continue
-        row: list[str | Cell] = [
-            claim.id,
-            break_at_semicolons(claim.says),
-            format_published(claim.published, claim.unit),
-            format_scored_measurement(claim),
-            Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
-            str(numbers.setdefault(claim.reason, len(numbers) + 1)),
-        ]
-        rows.append(row)
+        number = numbers.setdefault(claim.reason, len(numbers) + 1)
+        rows.append([*claim_cells(claim), str(number)])
     if claims:
         yield Heading("Published and measured")
-    yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
+    yield make_table(CLAIM_COLUMNS, rows)
     for reason, number in numbers.items():
         yield Paragraph(f"reason {number}: {reason}", tone="soft", marker="•")
     for reason, ids in silent.items():

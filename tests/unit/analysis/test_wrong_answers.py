@@ -11,8 +11,9 @@ from analysis.articles.evaluate import evaluate_claims
 from analysis.articles.findings import evaluate_findings
 from analysis.cells import causes, diagnosis_by_treatment, fidelity_lines, make_cell
 from analysis.data.load import Run, load_run
+from analysis.views.evidence_tables import response_table
 from analysis.views.notebook import Results, notices_html
-from analysis.views.run import response_table, run_report
+from analysis.views.run import run_report
 from pagecage.model.json_codec import Json
 from pagecage.report.terminal import terminal_text
 from tests.builders.record_changes import updated, where

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.articles.evaluate import traced_words
-from analysis.data.events import UNTRACED, fault_event_table
+from analysis.data.events import UNTRACED
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
+from analysis.views.evidence_tables import fault_event_table
 from analysis.views.notebook import notices_html
 from pagecage.model.json_codec import Json
 from tests.builders.record_changes import updated

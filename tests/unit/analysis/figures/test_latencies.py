@@ -25,7 +25,7 @@ HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
 """Output of Rust's hdrhistogram 7.6 for the values 1000, 2000 ... 100,000,000, with three digits.
 """
 STYLES = {
-    name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold", name, 0)
+    name: TreatmentStyle(name, "#0072B2", "o", "-", 0, "cold", name, 0)
     for name in ("quick", "slow")
 }
 
@@ -146,7 +146,7 @@ def test_lines_of_one_colour_in_a_panel_differ() -> None:
     ]
     styles = {
         " · ".join(cell): TreatmentStyle(
-            " · ".join(cell), COLOURS["abcd".index(cell[0])], "o", "-", cell[0],
+            " · ".join(cell), COLOURS["abcd".index(cell[0])], "o", "-",
             "abcd".index(cell[0]), cell[2], " · ".join(cell[:2]), ("mmap", "read").index(cell[1]),
         )
         for cell in cells

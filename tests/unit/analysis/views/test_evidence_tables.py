@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.articles import tables
 from analysis.cells import make_cell, treatments
 from analysis.data import frames
 from analysis.data.load import Run, load_run
@@ -191,7 +190,7 @@ def test_any_experiment_has_a_table(tmp_path: Path) -> None:
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
     assert [len(row) for row in main_table(loaded).rows] == [3, 3]
-    assert tables.claims_table(loaded).empty
+    assert evidence_tables.claims_table(loaded).empty
 
 
 def test_the_limits_table_has_cap_calibration_and_use(run: Run) -> None:

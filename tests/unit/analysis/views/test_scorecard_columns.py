@@ -10,7 +10,7 @@ from analysis.articles import tables
 from analysis.articles.pages import scorecard_page
 from analysis.articles.ratios import HostedScorecard
 from analysis.articles.scorecard import Deviation, Scorecard, ScoredClaim, what_decides
-from analysis.articles.tables import columns, format_scored_measurement
+from analysis.articles.tables import format_scored_measurement, row_texts
 from pagecage.model.json_codec import Json
 from pagecage.report.model import to_markdown
 
@@ -30,17 +30,25 @@ def scored(row: ScoredClaim) -> HostedScorecard:
 
 
 def test_a_row_has_its_figures_with_the_interval_and_no_host_without_a_run() -> None:
-    shown = {column.heading: column.text(ROW) for column in columns(scored(ROW))}
-    expected = {"figure": "003-1", "experiment": "a", "statement": "x, y", "published": "2 s"}
-    expected |= {"measured": "1.5 s (1.25 – 1.75 s, n 3)", "verdict": "✓ held"}
-    expected |= {"host": "–", "run": "–", "reason": "because"}
+    shown = row_texts(scored(ROW), ROW)
+    expected = {
+        "figure": "003-1",
+        "experiment": "a",
+        "statement": "x, y",
+        "published": "2 s",
+        "measured": "1.5 s (1.25 – 1.75 s, n 3)",
+        "verdict": "✓ held",
+        "host": "–",
+        "run": "–",
+        "reason": "because",
+    }
     assert {heading: shown[heading] for heading in expected} == expected
 
 
 def test_the_date_of_a_rule_is_shown_where_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ScoredClaim", DatedClaim)
     dated = DatedClaim(**{**asdict(ROW), "rule_changed": "2026-11-20"})
-    shown = {column.heading: column.text(dated) for column in columns(scored(dated))}
+    shown = row_texts(scored(dated), dated)
     assert shown["rule changed"] == "2026-11-20"
 
 
