@@ -268,7 +268,8 @@ class RunOptions(TrialOptions):
     budget
         Time for the whole plan with --dataset auto, for example 20min (default: 3min)
     treatment
-        Run only treatments with this level, for example cage=uncaged; repeatable
+        Run only treatments with this level, for example cage=uncaged; repeatable, also with
+        another level of the same factor
     repeats
         Repeats of each treatment
     until_ci

@@ -36,12 +36,17 @@ def treatments(experiment: Experiment) -> Iterator[Treatment]:
     yield from combinations(experiment.factors, experiment.exclude)
 
 
-def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treatment]:
-    return [treatment for treatment in every if levels.items() <= treatment.items()]
+def with_levels(every: list[Treatment], levels: Mapping[str, tuple[str, ...]]) -> list[Treatment]:
+    """Return the treatments that have one of the given levels of each given factor."""
+    return [
+        treatment
+        for treatment in every
+        if all(treatment.get(factor) in allowed for factor, allowed in levels.items())
+    ]
 
 
 def selected(
-    experiment: Experiment, size: str, levels: Mapping[str, str] | None = None
+    experiment: Experiment, size: str, levels: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Treatment]:
     """Return the treatments of a run of this size, in the definition's order."""
     every = with_levels(list(treatments(experiment)), levels or {})
@@ -133,19 +138,35 @@ def with_ready_port(experiment: Experiment, port: int | None) -> Experiment:
 
 
 def parse_treatment(words: Sequence[str]) -> dict[str, str]:
-    """Return the levels by factor that `--treatment` gives."""
+    """Return the level of each factor that `--treatment` gives.
+
+    Raises PagecageError if a factor is given twice.
+    """
+    levels = parse_levels(words)
+    for factor, several in levels.items():
+        if len(several) > 1:
+            both = " and ".join(several)
+            raise PagecageError(f"--treatment: {factor} cannot be {both} here", "give one level")
+    return {factor: level for factor, (level,) in levels.items()}
+
+
+def parse_levels(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the levels of each factor that `--treatment` gives."""
+    levels: dict[str, tuple[str, ...]] = {}
     for word in words:
         if "=" not in word:
             raise PagecageError(
                 f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
             )
-    return dict(word.split("=", 1) for word in words)
+        factor, level = word.split("=", 1)
+        levels[factor] = tuple(dict.fromkeys([*levels.get(factor, ()), level]))
+    return levels
 
 
-def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
-    """Raise PagecageError unless the experiment has a treatment with all of these levels."""
+def check_levels(experiment: Experiment, treatment: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise PagecageError unless the experiment has these levels, and a treatment with them."""
     known = [f"{name}={one}" for name, levels in experiment.factors.items() for one in levels]
-    wanted = [f"{factor}={level}" for factor, level in treatment.items()]
+    wanted = [f"{factor}={level}" for factor, levels in treatment.items() for level in levels]
     for level in wanted:
         if level not in known:
             message = f"--treatment: {experiment.name} has no {level}"
@@ -170,7 +191,7 @@ class PlanOptions:
     then the largest number of repeats (pagecage/verdicts/stopping.py). `default_driver`
     starts trials whose experiment names no driver; None for the first of DRIVERS, as for trials
     with limits if it serves only those without. `treatment` has levels by factor: only treatments
-    with all of them are planned.
+    with one of them for each factor are planned.
     `budget_seconds` is the time for which the size was chosen, and `expected_seconds` the estimate
     of the plan's duration by the measured speed of the disk; None if the size was not so chosen.
     """
@@ -183,15 +204,17 @@ class PlanOptions:
     fresh: str
     until_ci: float | None = None
     default_driver: str | None = None
-    treatment: Mapping[str, str] = field(default_factory=dict)
+    treatment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     budget_seconds: float | None = None
     expected_seconds: float | None = None
 
     def to_json(self) -> Json:
         """Return the part of a plan's document that repeats these options."""
+        levels = {name: one[0] if len(one) == 1 else [*one] for name, one in self.treatment.items()}
         optional = ("treatment", "budget_seconds", "expected_seconds")
         left_out = {"default_driver", *(name for name in optional if not vars(self)[name])}
-        return {key: value for key, value in vars(self).items() if key not in left_out}
+        found = {**vars(self), "treatment": levels}
+        return {key: value for key, value in found.items() if key not in left_out}
 
 
 def make_trials(

@@ -33,7 +33,7 @@ from pagecage.planning.plan import (
     check_levels,
     make_plan,
     make_trials,
-    parse_treatment,
+    parse_levels,
     with_cage,
     with_driver,
     with_ready_port,
@@ -85,7 +85,7 @@ def _make_plan(
 ) -> Plan:
     chosen = with_cage(experiment, *map(cage_name, options.cage))
     chosen = with_ready_port(with_driver(chosen, options.driver), options.ready_port)
-    check_levels(chosen, parse_treatment(options.treatment))
+    check_levels(chosen, parse_levels(options.treatment))
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
     return plan
@@ -251,7 +251,7 @@ def _plan_options(
         until_ci=until_ci(options),
         seed=seed,
         default_driver=default_driver(host),
-        treatment=parse_treatment(options.treatment),
+        treatment=parse_levels(options.treatment),
     )
 
 

@@ -249,11 +249,11 @@ def test_levels_without_a_treatment_are_refused() -> None:
     experiment = replace(
         BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, exclude=({"a": "2", "b": "x"},)
     )
-    check_levels(experiment, {"a": "2", "b": "y"})
+    check_levels(experiment, {"a": ("2",), "b": ("y",)})
     with pytest.raises(PagecageError, match="has no a=3"):
-        check_levels(experiment, {"a": "3"})
+        check_levels(experiment, {"a": ("3",)})
     with pytest.raises(PagecageError, match="excludes a=2 and b=x"):
-        check_levels(experiment, {"a": "2", "b": "x"})
+        check_levels(experiment, {"a": ("2",), "b": ("x",)})
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.definitions.experiment import Experiment
+from pagecage.errors import PagecageError
 from pagecage.model.plan import blocks, plan_from_json, plan_to_json
 from pagecage.model.trial import SetupStep, Workload
-from pagecage.planning.plan import PlanOptions, make_trials, selected, treatments
+from pagecage.planning.plan import (
+    PlanOptions,
+    make_trials,
+    parse_levels,
+    parse_treatment,
+    selected,
+    treatments,
+)
 from pagecage.planning.treatments import covering
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, level_table, plan_of, size_table
@@ -201,12 +209,25 @@ def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_level
     assert len(chosen) == max(map(len, experiment.factors.values()), default=1)
 
 
+def test_levels_of_one_factor_are_alternatives_unless_one_treatment_is_asked_for() -> None:
+    words = ["a=2", "b=x", "a=1", "a=2"]
+    assert parse_levels(words) == {"a": ("2", "1"), "b": ("x",)}
+    assert parse_treatment(words[:2]) == {"a": "2", "b": "x"}
+    with pytest.raises(PagecageError, match="a cannot be 2 and 1 here"):
+        parse_treatment(words)
+    made = replace(CHOICES, treatment=parse_levels(words)).to_json()
+    assert made["treatment"] == {"a": ["2", "1"], "b": "x"}
+
+
 def test_a_size_decides_whether_all_treatments_run() -> None:
     sizes = {**SIZES, "smoke": size_table(dataset="1MiB", treatments="covering")}
     experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
     assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     assert len(selected(experiment, "full")) == 4
-    assert selected(experiment, "smoke", {"a": "2"}) == [{"a": "2", "b": "x"}, {"a": "2", "b": "y"}]
+    of_2 = [{"a": "2", "b": "x"}, {"a": "2", "b": "y"}]
+    assert selected(experiment, "smoke", {"a": ("2",)}) == of_2
+    of_both = [{"a": "1", "b": "x"}, {"a": "2", "b": "x"}]
+    assert selected(experiment, "full", {"a": ("2", "1"), "b": ("x",)}) == of_both
     plan = plan_of(experiment)
     assert len(plan.trials) == 2 * CHOICES.repeats
     assert plan.document["treatments"] == "covering"
