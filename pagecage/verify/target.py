@@ -15,7 +15,7 @@ from pagecage.importers.document import Table, docker_bytes, rows, table
 from pagecage.importers.result import BANDWIDTH, BlockLimit
 from pagecage.importers.systemd import UnitProperties, shown_properties
 from pagecage.linux.cgroup import V1_CONTROLLERS, Cgroup, cgroup_of, cgroup_paths
-from pagecage.linux.procfs import read_text
+from pagecage.linux.procfs import name_of
 from pagecage.process import Completed, ProcessId, find_tool, identify, run
 from pagecage.verify.kernel import SYSTEMD, KernelTrees, directories_around
 
@@ -252,7 +252,7 @@ def find_target(subject: Subject, kernel: KernelTrees) -> Target:
         description = f"{ENGINES[found.engine]} container {found.name}"
         return Target(description, *_of_process(found.pid, kernel), found)
     assert subject.pid is not None
-    name = (read_text(kernel.proc / str(subject.pid) / "comm") or "?").strip()
+    name = name_of(subject.pid, kernel.proc)
     place, process = _of_process(subject.pid, kernel), identify(subject.pid, kernel.proc)
     return Target(f"process {subject.pid} ({name})", *place, process=process)
 

@@ -28,10 +28,11 @@ class OutputTail:
         self.total_bytes = 0
 
     def add(self, piece: bytes) -> None:
+        last = piece[-self._most_bytes :]
         with self._lock:
-            self._pieces.append(piece)
+            self._pieces.append(last)
             self.total_bytes += len(piece)
-            self._kept += len(piece)
+            self._kept += len(last)
             while self._kept - len(self._pieces[0]) >= self._most_bytes:
                 self._kept -= len(self._pieces.pop(0))
 
