@@ -8,10 +8,6 @@ from tests.tree import ROOT
 
 IMAGE = "localhost/pagecage-harness:latest"
 STORE: list[str | Path] = [
-    "--root",
-    ROOT / "build/images/store",
-    "--runroot",
-    ROOT / "build/images/run",
-    "--storage-driver",
-    "vfs",
+    *("--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run"),
+    *("--storage-driver", "vfs"),
 ]
