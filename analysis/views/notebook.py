@@ -86,7 +86,7 @@ ABOUT_KERNEL = (
 )
 
 
-class Part(property):
+class ReportPart(property):
     """A property that is a part of a report: HTML; None if its function returns an empty text."""
 
     def __init__(self, text_of: Callable[[Any], str]) -> None:
@@ -108,26 +108,26 @@ class Results(RunFrames):
     def causes(self) -> list[BindingCause]:
         return causes(self.run)
 
-    @Part
+    @ReportPart
     def heading(self) -> str:
         title, question = escape(self.run.experiment), self.run.definition["question"]
         asked = f'<p class="question">{definition_text_html(question)}</p>'
         return f"<h1>{title}</h1>{asked}{strip_html(run_strip(self.run, self.causes))}"
 
-    @Part
+    @ReportPart
     def answer(self) -> str:
         items, search = answer_html(self.run), blocks_html(memory_section(self.run))
         answer = f'<ul class="answer">{items}</ul>' if items else ""
         return f"<h2>Findings</h2>{answer}{search}" if answer or search else ""
 
-    @Part
+    @ReportPart
     def cells(self) -> str:
         """The experiment's table; the slowest figure is the darkest."""
         kind = "cells" if self.run.layout.across else "cells rows"
         table = block_table_html(run.main_table(self.run), kind)
         return table + blocks_html(ratio_sections(self.run))
 
-    @Part
+    @ReportPart
     def tables(self) -> str:
         parts = []
         for table in self.run.definition.get("tables", []):
@@ -138,7 +138,7 @@ class Results(RunFrames):
                 parts.append(f"<h3>{definition_text_html(title)}</h3>{paragraph}{made}")
         return "".join(parts)
 
-    @Part
+    @ReportPart
     def figure(self) -> str:
         """The response over a numeric factor, or else one point per trial, collapsed."""
         run, response = self.run, self.run.response
@@ -160,11 +160,11 @@ class Results(RunFrames):
         draw = partial(charts.strip_figure, marks=marks)
         return figure_html(draw, charts.strip_alt_text, trial_df, response, self.styles)
 
-    @Part
+    @ReportPart
     def strips(self) -> str:
         return self._strips(self.trial_df, self.run.response)
 
-    @Part
+    @ReportPart
     def latencies(self) -> str:
         data = self.trial_df, self.latency_df, self.styles
         with drawing_style():
@@ -176,7 +176,7 @@ class Results(RunFrames):
         head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
         return head + "".join(parts) if parts else ""
 
-    @Part
+    @ReportPart
     def claims(self) -> str:
         """Published and measured figures below one line with their verdicts, collapsed."""
         run_, untestable = self.run, "published figures that cannot be tested here"
@@ -196,7 +196,7 @@ class Results(RunFrames):
         text = f"{contradiction_html(run_)}{about}{parts}{blocks_html(minima_section(run_))}"
         return folded(f"published figures: {line}", text)
 
-    @Part
+    @ReportPart
     def sweep(self) -> str:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
         if search := memory.memory_run(self.run):
@@ -211,7 +211,7 @@ class Results(RunFrames):
         )
         return f"<h2>Sweep of one limit</h2>{table}{_list(sweep.sweep_sentences(found))}{drawn}"
 
-    @Part
+    @ReportPart
     def diagnosis(self) -> str:
         rows = map(run.cause_row, self.causes)
         frame = pd.DataFrame(rows, columns=["limit", "diagnosis"])
@@ -220,15 +220,15 @@ class Results(RunFrames):
         head = "<p>Fidelity to the provider's behaviour:</p>" if lines else ""
         return f"<h2>Diagnosis</h2>{made}{head}{_list(lines)}" if made else ""
 
-    @Part
+    @ReportPart
     def story(self) -> str:
         return folded("why this was measured", story_html(self.run))
 
-    @Part
+    @ReportPart
     def limitations(self) -> str:
         return folded("size, host and limitations", notices_html(self.run))
 
-    @Part
+    @ReportPart
     def evidence(self) -> str:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
         counts = evidence_tables.counts_table(self.run)
@@ -243,7 +243,7 @@ class Results(RunFrames):
         ]
         return "".join(parts)
 
-    @Part
+    @ReportPart
     def amplification(self) -> str:
         """Bytes read per byte requested, with the read-ahead window as a mark, collapsed."""
         if "amplification" not in self.trial_df:
@@ -259,7 +259,7 @@ class Results(RunFrames):
             marks[f"{window:.0f} KiB for each page"] = window * KIB / self.run.page_bytes
         return folded("read amplification", self._strips(read, "amplification", marks))
 
-    @Part
+    @ReportPart
     def timelines(self) -> str:
         """Transfer rates over time, sizes, residency, refaults and stalls, collapsed."""
         run, trace_df, styles = self.run, self.trace_df, self.styles
@@ -279,7 +279,7 @@ class Results(RunFrames):
         made += f"<h3>{about}</h3>{states}" if states else ""
         return folded("disk traffic over time", made, ABOUT_TIME)
 
-    @Part
+    @ReportPart
     def own_collectors(self) -> str:
         names = frames.own_collector_names(self.run)
         if not names:
@@ -298,13 +298,13 @@ class Results(RunFrames):
         head = f"<h3>Collectors of this definition</h3><p>{ABOUT_OWN}</p>"
         return f'{head}{table}<p class="source">{escape(OWN_COLUMNS)}</p>{figures}'
 
-    @Part
+    @ReportPart
     def residency(self) -> str:
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(charts.residency_figure, charts.residency_alt_text, shown, self.styles)
         return folded("residency", made, ABOUT_RESIDENCY)
 
-    @Part
+    @ReportPart
     def kernel(self) -> str:
         readahead_df = frames.readahead_frame(self.run)
         draw = partial(charts.readahead_figure, page_bytes=self.run.page_bytes)
@@ -314,16 +314,16 @@ class Results(RunFrames):
         events = folded_table("events by treatment", evidence_tables.fault_event_table(self.run))
         return folded("read-ahead and faults", drawn + faults + events, ABOUT_KERNEL)
 
-    @Part
+    @ReportPart
     def trials(self) -> str:
         frame = evidence_tables.trial_table(self.run)
         return folded_table("trials, in the order they ran", frame, "long")
 
-    @Part
+    @ReportPart
     def facts(self) -> str:
         return folded_table("facts of the host", evidence_tables.facts_table(self.run), "narrow")
 
-    @Part
+    @ReportPart
     def making(self) -> str:
         made = evidence_tables.making_table(self.run)
         return folded_table("command, versions and hashes", made, "narrow", counted=False)
