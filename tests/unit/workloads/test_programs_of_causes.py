@@ -70,7 +70,7 @@ def test_a_burst_is_made_twice_with_a_pause_between(tmp_path: Path) -> None:
     pcburst = tmp_path / "bin/pcburst"
     pcburst.write_text(CALLED)
     pcburst.chmod(0o755)
-    words = [tmp_path / "programs/burst-again", "0", "--bytes", "4096"]
+    words: list[str | Path] = [tmp_path / "programs/burst-again", "0", "--bytes", "4096"]
     assert run(words, timeout_seconds=60).ok
     calls = (tmp_path / "bin/calls").read_text().splitlines()
     assert [line.split()[1:] for line in calls] == [
@@ -90,7 +90,13 @@ def test_a_file_system_is_seen_by_its_program_alone_and_leaves_nothing(
     program = tmp_path / "bin/pcappend"
     program.write_text('#!/bin/sh\nfindmnt -no FSTYPE,OPTIONS --target "$2"; echo "$3"\n')
     program.chmod(0o755)
-    words = [tmp_path / "programs/on-file-system", kind, tmp_path / "data", "pcappend", "--keep"]
+    words: list[str | Path] = [
+        tmp_path / "programs/on-file-system",
+        kind,
+        tmp_path / "data",
+        "pcappend",
+        "--keep",
+    ]
     done = run(words, check=False, timeout_seconds=60)
     if not done.ok and "mount" in done.stderr:
         pytest.skip(done.stderr)
