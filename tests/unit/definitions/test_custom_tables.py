@@ -58,6 +58,14 @@ def test_a_changed_program_is_a_changed_definition(own: Path) -> None:
     assert definitions(own).experiment("own").definition_sha256 != before
 
 
+def test_a_handshake_may_be_started_by_a_program_of_the_definition(own: Path) -> None:
+    text = OWN.replace('kind = "command"\n', "").replace('"{programs}/serve"', '"/usr/bin/env"')
+    (own / "experiments/own.toml").write_text(text)
+    experiment = definitions(own).experiment("own")
+    assert experiment.workload.kind == "handshake"
+    assert list(experiment.own_programs) == ["load.py"]
+
+
 def test_a_missing_program_is_named_with_the_nearest(own: Path) -> None:
     error = refusal(own, OWN.replace("/serve", "/server"))
     assert "no program 'server'" in error.message
