@@ -146,7 +146,8 @@ def test_tools_are_looked_for_in_one_place() -> None:
     nothing else.
     """
     typed = {
-        *("process.py", "cli/cold.py", "cli/replay_plan.py", "runner/uploads.py"),
+        *("process.py", "cli/cold.py", "planning/replay_plan.py", "runner/uploads.py"),
+        "runner/local_programs.py",
         *("agent/programs/command.py", "agent/session.py", "agent/prepared_data.py"),
     }
     package = ROOT / "pagecage"

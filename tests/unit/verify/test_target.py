@@ -125,8 +125,8 @@ def refusal(machine: VerifiedMachine, subject: Subject) -> PagecageError:
 @pytest.mark.parametrize(
     ("subject", "says"),
     [
-        (Subject(), "none was given"),
-        (Subject(unit="a", pid=1), "several was given"),
+        (Subject(), "none of --unit, --container and --pid was given"),
+        (Subject(unit="a", pid=1), "several of --unit, --container and --pid were given"),
         (Subject(pid=1, user=True), "--user applies only to --unit"),
         (Subject(unit=""), "--unit: '' is not a valid name"),
         (Subject(unit="a*"), "is not a valid name"),
