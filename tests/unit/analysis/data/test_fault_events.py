@@ -24,7 +24,7 @@ CAGED = "tenth-unloaded-random"
 
 def number_of(row: Json) -> int:
     """Return the number of a row: there are two per second, from one second before the trial."""
-    return round(2 * (row["t"] - START + 1))
+    return round(2 * (float(row["t"]) - START + 1))
 
 
 def edit_traces(folder: Path, trials: str, change: Change) -> None:
