@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,7 @@ from pagecage.model.trial import (
     trial_to_json,
 )
 from tests.builders.image_archive import config_of, layer, write_archive
+from tests.builders.known import known
 from tests.fake_host.machine import make_trial
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1)
@@ -150,7 +152,7 @@ def renamed(archive: Path, image_id: str, out: Path) -> dict[str, bytes]:
     with out.open("wb") as file:
         write_renamed(archive, image_id, file)
     with tarfile.open(out) as written:
-        return {member.name: written.extractfile(member).read() for member in written}  # type: ignore[union-attr]
+        return {member.name: known(written.extractfile(member)).read() for member in written}
 
 
 def test_only_the_planned_image_is_loaded_and_under_no_name_of_the_archive(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_only_the_planned_image_is_loaded_and_under_no_name_of_the_archive(tmp_p
     image_id = write_archive(given, layers, config_of(layers), tags)
     other = {"Config": "other.json", "RepoTags": ["debian:12"], "Layers": []}
     with tarfile.open(given) as archive:
-        contents = json.loads(archive.extractfile("manifest.json").read())  # type: ignore[union-attr]
+        contents = json.loads(known(archive.extractfile("manifest.json")).read())
     more = {
         "other.json": b"{}",
         "repositories": b'{"debian": {"latest": "0"}}',
@@ -185,12 +187,14 @@ def test_only_the_planned_image_is_loaded_and_under_no_name_of_the_archive(tmp_p
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
-def test_a_layer_that_is_a_link_and_a_compressed_archive(tmp_path: Path, mode: str) -> None:
+def test_a_layer_that_is_a_link_and_a_compressed_archive(
+    tmp_path: Path, mode: Literal["w:gz", "w:xz"]
+) -> None:
     """docker save writes a link where two images share a layer."""
     layers = [layer({"own": b"1"})]
     plain, packed = tmp_path / "plain.tar", tmp_path / "packed.tar"
     image_id = write_archive(plain, layers, config_of(layers))
-    with tarfile.open(plain) as source, tarfile.open(packed, mode) as target:  # type: ignore[call-overload]
+    with tarfile.open(plain) as source, tarfile.open(packed, mode) as target:
         for member in source:
             file = source.extractfile(member)
             if member.name == "0/layer.tar":
