@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model import json_codec as codec
 from pagecage.model.json_codec import HOST, Json, from_line, require_identifiers
 from pagecage.model.plan import Plan
-from pagecage.runner.run_folder import RunFolder, path_exists, point_latest, run_paths
-from pagecage.whole_files import append_line, whole_folder
+from pagecage.runner.run_folder import RunFolder, new_folder, path_exists, point_latest, run_paths
+from pagecage.whole_files import append_line
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"
@@ -63,15 +63,10 @@ class FleetFolder:
             "command": whole.document["command"],
             "hosts": {host: plan.sha256 for host, plan in plans.items()},
         }
-        try:
-            runs.mkdir(parents=True, exist_ok=True)
-            with whole_folder(folder.path) as part:
-                for host, plan in plans.items():
-                    RunFolder.make(cls(part).host_path(host), plan)
-                (part / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
-        except OSError as error:
-            hint = "set PAGECAGE_RUNS to a writable directory"
-            raise HostError(f"{folder.path} cannot be created: {error.strerror}", hint) from None
+        with new_folder(folder.path) as part:
+            for host, plan in plans.items():
+                RunFolder.make(cls(part).host_path(host), plan)
+            (part / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
         point_latest(runs, f"{document['experiment']}@{request.group}", whole.run_id)
         return folder
 

@@ -94,6 +94,18 @@ def point_latest(runs: Path, name: str, run_id: str) -> None:
     point_link(runs / f"latest-{name}", run_id)
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield the part of a folder of runs/ that becomes `path` when whole. Raises HostError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(path) as part:
+            yield part
+    except OSError as error:
+        hint = "set PAGECAGE_RUNS to a writable directory"
+        raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
+
+
 class RunFolder:
     """One folder of runs/. Only the report in it is ever rewritten."""
 
@@ -118,16 +130,10 @@ class RunFolder:
         if path.exists():
             reason = f"runs/{plan.run_id} exists already: two runs in one second"
             raise PagecageError(reason, "try again")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_folder(path) as part:
-                for name in ("facts", "trials"):
-                    (part / name).mkdir()
-                text = json.dumps(plan_to_json(plan), indent=1)
-                (part / "plan.json").write_text(f"{text}\n")
-        except OSError as error:
-            hint = "set PAGECAGE_RUNS to a writable directory"
-            raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
+        with new_folder(path) as part:
+            for name in ("facts", "trials"):
+                (part / name).mkdir()
+            (part / "plan.json").write_text(f"{json.dumps(plan_to_json(plan), indent=1)}\n")
         return cls(path)
 
     def plan(self) -> Plan:
