@@ -28,12 +28,7 @@ from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
 from pagecage.errors import EXIT_OK, PagecageError, exclusive, nearest
 from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
 from pagecage.exporters.formats import EXPORTERS, ToolName
-from pagecage.importers.result import (
-    DIGITS,
-    ImportResult,
-    Rounding,
-    Selection,
-)
+from pagecage.importers.result import DIGITS, ImportResult, Rounding, Selection
 from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits
 from pagecage.planning.cage_choice import (
     KnownVolume,

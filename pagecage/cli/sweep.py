@@ -15,11 +15,7 @@ from pagecage.errors import EXIT_OK
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.model.plan import Plan
-from pagecage.planning.options import (
-    ReplayOptions,
-    ServiceOptions,
-    definitions,
-)
+from pagecage.planning.options import ReplayOptions, ServiceOptions, definitions
 from pagecage.planning.plan import plan_lines
 from pagecage.planning.sweep import (
     ExperimentOptions,
