@@ -31,7 +31,7 @@ from pagecage.verify.comparison import STATES
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify
 from tests.builders.documents import FENCED, FORMAT, as_line, keys, shown
-from tests.builders.plans import CHOICES, plan_of
+from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.builders.verified import SLICE, VDB, VerifiedMachine
 from tests.order.conftest import on_disk
 from tests.record_schema import PATH, breaches
@@ -294,8 +294,13 @@ def test_a_trial_and_a_plan_are_as_documented() -> None:
     assert set(re.sub(r"\{[^}]*\}", "", reported).split()) == {
         field.name for field in fields(Trial)
     }
-    chosen = replace(CHOICES, budget_seconds=180.0, expected_seconds=100.0)
-    assert keys(list(documented("plan.json"))) == set(plan_to_json(plan_of(wanted=chosen)))
+    optional: Json = {
+        "budget_seconds": 180.0,
+        "expected_seconds": 100.0,
+        "treatment": {"a": ("1",)},
+    }
+    plan = plan_of(replace(BASE, factors={"a": ("1",)}), replace(CHOICES, **optional))
+    assert keys(list(documented("plan.json"))) == set(plan_to_json(plan))
 
 
 def test_exit_codes_are_as_documented() -> None:

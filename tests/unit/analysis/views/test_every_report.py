@@ -52,7 +52,10 @@ def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) 
     assert not [text for text in alternative_texts(page) if not re.search(r"\d", text)], said
 
 
-DRAWN = (*("figure", "latencies", "sweep", "amplification", "timelines", "residency"), "kernel")
+DRAWN = (
+    *("figure", "latencies", "sweep", "amplification", "timelines", "residency", "kernel"),
+    "own_collectors",
+)
 """Parts with figures, which take nine tenths of a report's time."""
 
 
