@@ -326,7 +326,7 @@ def test_the_document_shows_what_is_printed(top: Path) -> None:
     shutil.copy(ROOT / "tests/fixtures/imports/pod-with-volumes.yaml", top / "orders.yaml")
     pages = [pagecage(top, *words) for words in shown]
     assert [page.status for page in pages] == [0] * len(shown)
-    table = text.split("The second prints\n\n", 1)[1].split("\n\n", 1)[0]
+    table = text.split("The second command prints\n\n", 1)[1].split("\n\n", 1)[0]
     assert "\n".join(line.removeprefix("    ") for line in table.splitlines()) in pages[1].stdout
 
 
