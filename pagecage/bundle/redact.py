@@ -82,9 +82,9 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>\\]+")
 _ADDRESS = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w|\+)")
 _ASSIGNED = re.compile(
     r"(?<![\w-])([A-Z][A-Z0-9_.]*|[\w.-]*(?i:passw|pwd|secret|token|key|credential)[\w.-]*)="
-    r"((?:'\\?\"'\\?\"'|[^\s\"\\])+)"
+    r"(?!=+(?:[\s\"\\]|\Z))((?:'\\?\"'\\?\"'|[^\s\"\\])+)"
 )
-"""An environment variable or a secret, with its value."""
+"""An environment variable or a secret, with its value; not the padding of base64."""
 _MAKE_VARIABLES = {"SIZE", "HOST", "BUDGET", "CAGE", "NAME", "ONLY", "REPEATS"}
 """Variables of the project's Makefile, which its own sentences name."""
 _HOME = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")

@@ -150,6 +150,7 @@ def test_a_replayed_command_keeps_its_program_options_and_numbers() -> None:
         "trials/r1_uncaged_random.1/sampler.jsonl",
         "the disk reached only 84% of the cap",
         "about 2 min 03 s at 128 MiB; SIZE=full is 10 GiB as published",
+        "HISTFAAAADB42pNpmSzMwMBgyQABTFCaEUoz/TQ==",
     ],
 )
 def test_what_a_reader_needs_stays(text: str) -> None:
