@@ -26,18 +26,19 @@ Cost = tuple[str, str, str, bool]
 _HEAD = f"""## What the harness costs
 
 Each row is a figure of `make bench ONLY=NAME HOST=local|vm`, with its interval. The guest's CPU is
-emulated, so that what costs CPU time weighs more there than on any real host. A figure that misses
-its goal is in bold.
+emulated, so CPU time costs more there than on any real host. A figure that misses its goal is in
+bold.
 
 - A trial of nothing starts `true` without limits, data or collectors, with its proofs, its counters
-  and its record on the disk. Its time is compared with that of `true` under a peer, in turns.
+  and its record on the disk. Its time is compared with the time of `true` under a peer, in turns.
   Goals: at most {MOST_TIMES_PEER["systemd-run"]:g} times `systemd-run --scope`, and less than
   runexec.
-- Collectors record beside a reader of random blocks, of a cold mapped file or of a resident one, in
-  turns with trials without them. Goal: at least {100 * LEAST_SPEED:g} % of the speed. An interval
-  that is wider than 1 % does not show that the goal is met. Only the sampler is on by default.
+- Collectors record alongside a reader of random blocks, of a cold mapped file or of a resident
+  file, in turns with trials without collectors. Goal: at least {100 * LEAST_SPEED:g} % of the
+  speed. An interval wider than 1 % does not show that the goal is met. Only the sampler is on by
+  default.
 - A further trial in a plan, on a fleet, or in a report that is ten or a hundred times as large
-  costs at most {MOST_GROWTH:g} times as much as in the small one.
+  costs at most {MOST_GROWTH:g} times as much as in the smallest plan, fleet or report.
 """
 _PLACES = {"guest": "in the guest", "natively": "on this machine"}
 
@@ -48,8 +49,8 @@ def costs_summary(results: Path) -> Iterator[str]:
     missed = [what for what, _, _, is_met in found if not is_met]
     others = f"; not: {'; '.join(missed)}" if missed else ""
     yield (
-        f"**Costs**: {len(found) - len(missed)} of {len(found)} figures of what the harness costs"
-        f" meet their goal{others}."
+        f"**Costs**: {len(found) - len(missed)} of {len(found)} figures of the harness's cost meet"
+        f" their goal{others}."
     )
 
 

@@ -329,11 +329,11 @@ _PLACES = {
     "local-kills.json": "a real CPU, limits by cgroup files",
     "guest-kills.json": "the emulated guest",
 }
-_METHOD = """SIGKILLs at random moments, up to {most} in one run. A killed controller is started
-again by `--resume`; after the end of its agent or of QEMU a run goes on by itself. The last start
-is left alone. It must finish with every result that was reported, none lost, doubled or changed. It
-may leave no process, cgroup, mount, socket, lock, unit, setting or file beyond those of an unharmed
-run.
+_METHOD = """Each run receives up to {most} SIGKILLs at random moments. `--resume` restarts a killed
+controller. After a kill of its agent or of QEMU, a run continues automatically. The last start
+receives no kill. It must finish with every reported result, and no result may be lost, duplicated
+or changed. A run may leave no process, cgroup, mount, socket, lock, unit, setting or file that a
+run without kills does not leave.
 """
 _HEAD = ["where", "killed", "kills", "before the first result", "after it", "not met"]
 
@@ -349,9 +349,9 @@ def kills_section(results: Path) -> Iterator[str]:
     finished = [kill["finished"] for run in runs for kill in run["kills"]]
     yield (
         f"{kills:,} kills in {len(runs)} runs, {len(finished) - finished.count(0):,} of them after"
-        f" the first result. **{wrong} of {len(runs)} runs had a consequence that must not be.** A"
-        " kill that is not met found its target gone. A run that is started to be killed counts,"
-        " whether a kill met it or not. `tests/vm/test_fleet.py` kills the guests of a fleet.\n"
+        f" the first result. **{wrong} of {len(runs)} runs had a forbidden consequence.** A kill"
+        " is *not met* if its target has already exited. A run counts even if no kill reached it."
+        " `tests/vm/test_fleet.py` kills the guests of a fleet.\n"
     )
     rows = (row for place, found in by_place.items() for row in _rows(place, found))
     yield markdown_table(_HEAD, rows)

@@ -23,12 +23,13 @@ from reliability.witnesses import counts_summary, witnesses_section
 Part = Callable[[Path], Iterator[str]]
 _HEAD = """# Reliability
 
-How often is pagecage wrong? This page has the totals of the campaigns that measure it. In short:
+This page has the totals of the campaigns that measure the errors of pagecage. In short:
 """
 _ROWS = """
-The rows behind each total are in [docs/trust](trust), in the file that its section names. `make
-trust` and `make trust-long` measure them again and write this page. `python -m reliability.page`
-names the results whose code has changed since. No figure here was typed by hand.
+The rows behind each total are in [docs/trust](trust), in the file that its section
+names. `make trust` and `make trust-long` repeat the measurements and write this page. `python -m
+reliability.page` names the results whose code has changed since. No figure on this page was typed
+by hand.
 """
 FILES = {
     "statistics.json": "reliability.statistics",
@@ -52,7 +53,7 @@ def _wrong_summary(results: Path) -> Iterator[str]:
     found = {name: count(results) for name, count in counts.items()}
     listed = ", ".join(f"{done:,} {name}" for name, (done, _) in found.items() if done)
     wrong = sum(bad for _, bad in found.values())
-    yield f"**Crashes**: after {listed}, {wrong} had a consequence that must not be."
+    yield f"**Crashes**: after {listed}, {wrong} had a forbidden consequence."
 
 
 SUMMARIES: tuple[Part, ...] = (

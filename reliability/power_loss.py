@@ -360,17 +360,17 @@ def power_loss_section(results: Path) -> Iterator[str]:
     yield (
         f"{stored['runs']} campaigns wrote {stored['records']} records and their traces on ext4,"
         f" whose disk recorded {stored['writes']:,} writes and {stored['flushes']:,} flushes. The"
-        f" power was cut {len(cuts)} times: at a report, or behind any write. The disk keeps what a"
-        " finished flush covers, and a random part of the later writes, in random order and torn."
+        f" power was cut {len(cuts)} times: at a report, or after any write. The disk keeps all"
+        " flushed writes, and a random part of the later writes, in random order and torn."
         f" {sum(bool(one['uncovered']) for one in cuts)} cuts had such writes,"
         f" {sum(one['uncovered'] for one in cuts)} in all, of which"
         f" {sum(one['kept'] for one in cuts)} were kept and {sum(one['torn'] for one in cuts)} of"
-        " these torn. Each record that had been reported must be there, its traces whole, and the"
-        " newest run must be resumed to its end."
-        f" **{lossy} of {len(cuts)} cuts lost a reported record; {cut(results)[1]} had any"
-        " consequence that must not be.**\n"
+        " these torn. Each reported record must exist with complete traces, and the newest run"
+        " must finish after it is resumed."
+        f" **{lossy} of {len(cuts)} cuts lost a reported record; {cut(results)[1]} had"
+        " any forbidden consequence.**\n"
     )
-    yield "The same campaigns without a part of the writer's fsync(2) show what a cut finds:\n"
+    yield "These campaigns without some of the fsync(2) calls show that a cut detects errors:\n"
     counts = {"nothing": {"cuts": len(cuts), "with_a_lost_record": lossy}, **stored["controls"]}
     counts["nothing"]["wrong"] = cut(results)[1]
     yield markdown_table(_HEAD, [[name, *map(str, one.values())] for name, one in counts.items()])

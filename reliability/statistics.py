@@ -365,21 +365,22 @@ def main(words: Sequence[str]) -> None:
 
 Row = Mapping[str, Any]
 Share = Callable[[Row], float]
-_ALARMS = """Pairs of samples of equal distributions were compared as `pagecage compare` does with
-two runs. The distributions are {kinds}. A cell has the least and the largest share of these, in %:
-by the rule of commit `{commit}`, then by the present one. An interval of a median should contain
-that of the distribution, one of a ratio 1. Those of fewer than six values are called `range` and
-promise nothing.
+_ALARMS = """Pairs of samples from equal distributions were compared by the method of `pagecage
+compare` for two runs. The distributions are {kinds}. A cell has the least and the greatest share
+over the distributions, in %: first by the rule of commit `{commit}`, then by the present rule. An
+interval of a median should contain the distribution's median; an interval of a ratio should contain
+1. An interval of fewer than six values is called `range`, and has no confidence level.
 """
 _POWER = """The second sample was made slower. A cell has the share of pairs that is called higher,
-in %, as the median of the distributions: by the earlier rule, by the present one, and in brackets
-by the test of Mann and Whitney (two-sided, 5 %, exact, by scipy). From {fewest} repeats on, the
-present rule finds {least:+.1f} to {most:+.1f} points more than the test.
+in %, as the median over the distributions: by the earlier rule, by the present rule, and in
+brackets by the test of Mann and Whitney (two-sided, 5 %, exact, by scipy). From {fewest} repeats
+on, the present rule finds {least:+.1f} to {most:+.1f} points more than the test.
 """
 _WITHIN = """Two treatments of one run are compared by the differences within its blocks. A block
-has a trial of each, in random order, with noise of 2 %. A cell has the share that is called higher
-if the second is {slowdown} slower, written as above. Mann and Whitney's test does not know the
-blocks. Of equal treatments, {least:.1f} to {most:.1f} % are called different.
+has a trial of each treatment, in random order, with noise of 2 %. A cell has the share that is
+called higher if the second treatment is {slowdown} slower, in the notation above. The test of Mann
+and Whitney does not use the blocks. For equal treatments, {least:.1f} to {most:.1f} % are called
+different.
 """
 
 

@@ -109,8 +109,8 @@ def variation_section(results: Path) -> Iterator[str]:
     yield "## Variation of real trials\n"
     yield (
         "Treatments were run many times in the same state of one host. The spread is that of the"
-        f" middle 95 % of the trials, over their median. {PAIRS} pairs of {REPEATS} trials against"
-        f" {REPEATS} others were drawn from each, and judged by a gate `> +5%`: as they are, and"
+        f" middle 95 % of the trials, over their median. {PAIRS} pairs of {REPEATS} and {REPEATS}"
+        " trials were drawn from each treatment. A gate `> +5%` judged them unchanged, and"
         f" with the second made {100 * (REGRESSION - 1):.0f} % larger.\n"
     )
     head = ["figure", "treatments", "trials", "spread", "false alarms", "undecided", "found"]

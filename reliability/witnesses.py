@@ -395,13 +395,14 @@ def _place(trial: Mapping[str, Any]) -> tuple[int, int]:
 _HEAD = """## Independent witnesses
 
 Up to five witnesses counted the same trials: fio in its JSON, `io.stat` of the trial's slice,
-`/proc/diskstats` of the guest's disk, QEMU by `query-blockstats`, and the simulated volume's own
-account. They agree within {tolerance:.0f} %, or {requests} requests or {kib} KiB. Requests that the
-scheduler merged are added to those of the disk where the other witness stands above the scheduler.
+`/proc/diskstats` of the guest's disk, QEMU by `query-blockstats`, and the simulated volume's
+account. Two witnesses agree if they differ by at most {tolerance:.0f} %, {requests} requests or
+{kib} KiB. If one witness counts above the scheduler, the requests that the scheduler merged are
+added to the disk's count.
 """
-_FOUND = """Some witnesses must differ. Such a comparison is excused by a reason that follows from
-the load, the two witnesses and the requests that were merged. Some of the reasons were found by the
-first run. The file has every comparison with both values, the difference, and the reason if it is
+_FOUND = """Some witnesses must differ. A comparison is excused for a reason that follows from the
+load, the two witnesses and the merged requests. Some of the reasons were found in the first run.
+The file has every comparison, with both values, the difference, and the reason if the comparison is
 excused.
 """
 
@@ -414,8 +415,8 @@ def counts_summary(results: Path) -> Iterator[str]:
     limits, leaks = worst_cases(results)
     yield (
         f"**Counters**: of {len(found)} comparisons of two witnesses, {excused} are excused by a"
-        f" stated reason, and {len(unexplained(trials))} of the others are apart. Of {limits}"
-        f" limits on stacks of disks, {leaks} read back well and did not hold."
+        f" stated reason, and {len(unexplained(trials))} of the others disagree. Of"
+        f" {limits} limits on stacks of disks, {leaks} read back well and did not hold."
     )
 
 

@@ -38,39 +38,40 @@ from analysis.volumes import VolumeCheck, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, Report, Table, make_table
 
 _INTRODUCTION = (
-    'A simulated volume (`enforced_by = "volume"`) decides in continuous time when each request'
-    " is answered. This page compares it with its own arithmetic, with the kernel's io.max, and"
-    " with published measurements. It is generated from the checks and bundles in `docs/fidelity`"
-    " and `docs/runs`, by `pagecage articles fidelity --markdown`."
+    'A simulated volume (`enforced_by = "volume"`) computes the completion time of each request in'
+    " continuous time. This page compares the volume with its model, with the kernel's io.max, and"
+    " with published measurements. It is generated from the checks in `docs/fidelity` and the"
+    " bundles in `docs/runs` by `pagecage articles fidelity --markdown`."
 )
 _RATES = (
     "fio drives each volume over its socket on a real CPU, without a guest, with empty credit"
-    " buckets. The model allows a rate by its limits, or by its mean latency where few requests are"
-    " in flight. The path between fio and the volume adds a latency of its own, so that one request"
-    " in flight stays below the rate."
+    " buckets. The model's rate follows from the limits, or from the mean latency if few requests"
+    " are in flight. The path between fio and the volume adds latency, so one request in flight"
+    " stays below the model's rate."
 )
 _LATENCY = (
-    "Quantiles of reads and writes below the limits, as they were set and as fio measured them. The"
-    " difference is what the path adds: two context switches, a socket and fio itself."
+    "The tables show quantiles of reads and writes below the limits, as configured and as measured"
+    " by fio. The difference is the latency of the path: two context switches, a socket and fio"
+    " itself."
 )
 _LITTLE = (
-    "At a limit the latency is a consequence of the queue. By Little's law, rate times mean latency"
-    " is the number of requests in flight."
+    "At a limit, queueing determines the latency. By Little's law, rate times mean latency is the"
+    " number of requests in flight."
 )
 _CREDITS = (
-    "Each bucket alone, made small enough to drain in a few seconds at unchanged rates. A bucket"
-    " drains in credits / (burst - base) seconds and refills at the base rate."
+    "Each bucket was tested alone, and made small enough to drain in a few seconds at unchanged"
+    " rates. A bucket drains in credits / (burst - base) seconds and refills at the base rate."
 )
 _HOSTS = (
-    "The same experiments of the same size without limits, natively and in the emulated guest. A"
-    " ratio of 1 carries over. Counts of bytes, I/Os and faults do; times do not, because every"
-    " instruction of the guest is translated."
+    "The table compares experiments without limits on a real CPU and in the emulated guest, at the"
+    " same size. A ratio of 1 means that the figure is the same on both. Counts of bytes, I/Os and"
+    " faults are the same; times are not, because QEMU translates every instruction of the guest."
 )
 _TAILS = (
-    "One limit of 500 reads per second, enforced in three ways, in the guest. On gp3 at its cap of"
-    " 3,000 IOPS with 1,024 reads in flight, a median of 338 ms and 405 ms for all but one read in"
-    " ten thousand were published: 1.2 times the median. A throttle that refills every 100 ms was"
-    " published with two humps."
+    "One limit of 500 reads per second was enforced in three ways, in the guest. For gp3 at its"
+    " cap of 3,000 IOPS with 1,024 reads in flight, published latencies are a median of 338 ms, and"
+    " 405 ms at the 99.99th percentile, which is 1.2 times the median. For a throttle that refills"
+    " every 100 ms, the published distribution has two peaks."
 )
 _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwidth"}
 
@@ -136,12 +137,12 @@ def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
     if errors:
         within = sum(error <= 0.01 for error in errors)
         yield Paragraph(
-            f"Of {len(errors)} loads with at least 16 requests in flight that a limit decides,"
+            f"Of {len(errors)} loads with at least 16 requests in flight at a limit,"
             f" {within} are within 1 % of the model; the largest error is {max(errors):.2%}."
         )
     yield from (Heading("2. Latency"), Paragraph(_LATENCY))
     quantiles = [*titles, "p50", "p95", "p99", "p99.9"]
-    yield make_table(quantiles, latencies, "microseconds; in brackets: as set")
+    yield make_table(quantiles, latencies, "microseconds; in brackets: as configured")
     yield Paragraph(_LITTLE)
     yield make_table([*titles, "mean latency", "rate x latency", "error"], little)
 
@@ -151,7 +152,7 @@ def _origin(checks: Sequence[VolumeCheck]) -> str:
     for check in checks:
         by_commit.setdefault((check.commit or "unknown")[:8], []).append(check.name)
     listed = "; ".join(f"`{commit}`: {', '.join(names)}" for commit, names in by_commit.items())
-    return f"Commits with which the volumes were checked: {listed or 'none'}."
+    return f"Commits of the checked volumes: {listed or 'none'}."
 
 
 def _tails(runs: Sequence[Run]) -> Iterator[Block]:
@@ -166,7 +167,7 @@ def _tails(runs: Sequence[Run]) -> Iterator[Block]:
             waited = (f"{name} for {share:.0%} of the time" for name, share in volume.met.items())
             disk = "" if volume.disk is None else f", disk {volume.disk}"
             yield Paragraph(
-                f"{treatment_label(volume.treatment)}{disk}: by the volume's account requests"
+                f"{treatment_label(volume.treatment)}{disk}: by the volume's account, requests"
                 f" waited for {', '.join(waited) or 'no limit'}; both witnesses"
                 f" {'disagree' if volume.disagreeing else 'agree'}.",
                 tone="soft",
@@ -175,19 +176,19 @@ def _tails(runs: Sequence[Run]) -> Iterator[Block]:
 
 
 _SCORECARD_INTRODUCTION = (
-    "A row is a figure, a ratio or an observation of one of five articles, with a dated rule in an"
-    " experiment's definition (`[[claims]]`). A mechanism is a ratio, a count, an order or an"
-    " outcome, which carries over to another machine. An absolute figure is a time or a rate of"
-    " the author's machine; it holds within a factor. A construction is fixed by the definition or"
-    " the set-up, so that no run can refute it. A figure is decided if its whole interval is on one"
-    " side of the bound, and undecided if it rests on one trial."
+    "A row is a figure, a ratio or an observation from one of five articles, with a dated rule in"
+    " an experiment's definition (`[[claims]]`). A mechanism is a ratio, a count, an order or an"
+    " outcome, which should be the same on another machine. An absolute figure is a time or a rate"
+    " of the author's machine; it holds within a factor. A construction is determined by the"
+    " definition or the set-up, so no run can refute it. A figure is decided if its whole interval"
+    " is on one side of the bound, and undecided if it rests on one trial."
 )
 _ORIGIN = (
-    "`pagecage articles claims` prints all rows, each with its interval, its number of trials and"
-    " its reason; the site that `make publish` makes has them in a table. A rule that was corrected"
-    " after a run has the date and the reason in its row. This page is generated by"
-    " `pagecage articles claims --bundles docs/runs --markdown`. With `--from BUNDLE` it also has"
-    " runs of other machines."
+    "`pagecage articles claims` prints all rows with their intervals, numbers of trials and"
+    " reasons. The site made by `make publish` has them in a table. If a rule was corrected after a"
+    " run, its row has the date and the reason. `pagecage articles claims --bundles docs/runs"
+    " --markdown` generates this page. With `--from BUNDLE`, the page also has runs of other"
+    " machines."
 )
 
 
@@ -253,10 +254,10 @@ def _not_held(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> I
         return
     yield Heading("Not held, by cause")
     groups = {
-        "Causes with a measurement that could have refuted them, and did not.": [
+        "Causes tested by a measurement that could have refuted them.": [
             (one, with_figures(one.tested, figures)) for one in shown if one.tested
         ],
-        "Plausible causes, not tested. The last column states what would test them.": [
+        "Plausible causes, not tested. The last column states a test.": [
             (one, one.untested) for one in shown if one.untested
         ],
     }

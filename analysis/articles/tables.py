@@ -203,12 +203,12 @@ MEANINGS = {
     "held": "as published, by the row's rule",
     "not_held": "measured, but not as published",
     "by_construction": "fixed by the definition or the set-up; not counted as reproduced",
-    "undecided": "measured, but the interval reaches across the bound, or there is one trial",
+    "undecided": "measured, but the interval includes the bound, or there is only one trial",
     "not_comparable": "measured, but not at the published size, or on an emulated CPU",
-    "requirement_missed": "the host lacks something that the measurement needs",
-    "no_data": "the run has no included trial for it",
+    "requirement_missed": "the host lacks a requirement of the measurement",
+    "no_data": "the run has no included trial for the row",
     "untestable": "no run can test it; the row states the reason",
-    "not_run": "no run of its experiment is at hand, or the rule is newer than the run",
+    "not_run": "there is no run of its experiment, or the rule is newer than the run",
 }
 """Meanings of the verdicts."""
 

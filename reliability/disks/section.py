@@ -74,18 +74,21 @@ _USERS = {
 _GUESTS = {"debian-13": "Debian 13", "debian-12": "Debian 12", "ubuntu-24.04": "Ubuntu 24.04"}
 _HEAD = """## Every disk under the data directory
 
-A limit can read back well and not hold. So stacks of devices were made in guests, and on each every
-limit was set by the agent's own code, read back, and exceeded by fio for two seconds.
+The kernel may report a limit as set without enforcing it. This campaign made stacks of devices in
+guests. On each stack, the agent's code set every limit and read it back, and fio exceeded it for
+two seconds.
 
-- `proven`: the product says so, and fio's own figures agree.
-- `refused`: the product runs no trial with this limit on this stack.
-- `unproven`: the product says that nothing proved the limit.
-- `leaks`: the worst case. It reads back well, the product calls it proven, and it does not hold.
+- `proven`: pagecage reports the limit as proven, and fio's figures agree.
+- `refused`: pagecage runs no trial with this limit on this stack.
+- `unproven`: pagecage reports that nothing proved the limit.
+- `leaks`: the worst case. The limit reads back well and pagecage reports it as proven, but it does
+  not hold.
 
-One of the limits of a stack is a buffered write with fsync, by fio's word. vfat and ext4 with
-`data=journal` are refused for writes that the kernel flushes without an fsync: by its documentation
-they are charged to no cgroup of the trial. This campaign does not drive those. ZFS cannot be
-installed in the guest; `tests/unit/linux/test_block_device.py` shows its refusal.
+One of a stack's limits is tested with buffered writes and fsync, by fio's figures. vfat and ext4
+with `data=journal` are refused because of writes that the kernel flushes without an fsync.
+According to its documentation, these writes are charged to no cgroup of the trial. This campaign
+does not test such writes. ZFS cannot be installed in the guest;
+`tests/unit/linux/test_block_device.py` shows its refusal.
 """
 
 

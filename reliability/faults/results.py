@@ -206,9 +206,9 @@ def faults_section(results: Path) -> Iterator[str]:
     )
     wrong = sum(len(row["wrong"]) for row in rows)
     yield (
-        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected and"
-        f" {met:,} met their call again. **{wrong} had a consequence that must not be**, and"
-        f" {mended} had one with an earlier state of the code. One after another they take"
+        f"{calls:,} calls have {planned:,} faults. {injections:,} were injected, and {met:,}"
+        f" reached their call again. **{wrong} had a forbidden consequence**, and {mended} had"
+        " a forbidden consequence with an earlier state of the code. In sequence, they take"
         f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes.\n"
     )
     yield markdown_table(_HEAD, [_command_row(row) for row in rows])
@@ -227,15 +227,16 @@ def faults_section(results: Path) -> Iterator[str]:
         yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
 
 
-_METHOD = """The kernel stops every process of a command at each system call that writes, syncs,
-renames, removes, makes, forks, executes, mounts, locks or signals (seccomp_unotify(2)). So the
-calls of an unharmed execution are a complete list of places. Every fault that the kernel can answer
-there is injected at each of them, one per execution, on a simulated host. Among the faults are
-SIGKILL, a torn write, each errno, a full disk, a clock that jumps, and an agent that hangs.
+_METHOD = """The campaign stops every process of a command at each system call that writes, syncs,
+renames, removes, makes, forks, executes, mounts, locks or signals (seccomp_unotify(2)). The calls
+of an execution without faults are therefore a complete list of injection points. At each point,
+every fault that the kernel can return there is injected, one per execution, on a simulated host.
+The faults include SIGKILL, a torn write, each errno, a full disk, a clock that jumps, and an agent
+that hangs.
 
-The command must end with a documented exit status and without a traceback. The next start must
-succeed. No record may be lost, counted twice or changed. No process, cgroup, setting, lock or file
-may be left. A bundle, a site, an image or a run folder is whole or absent.
+The command must exit with a documented status and without a traceback. The next start must succeed.
+No record may be lost, counted twice or changed. No process, cgroup, setting, lock or file may be
+left. A bundle, a site, an image or a run folder must be complete or absent.
 """
 
 

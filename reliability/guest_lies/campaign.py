@@ -194,10 +194,10 @@ def guest_lies_section(results: Path) -> Iterator[str]:
     caught = sum(is_caught(row["expected"], row["found"]) for row in lies)
     yield "## Lies on the real guest\n"
     yield (
-        f"The same in the emulated guest, with the real kernel, systemd and disk. {caught} of"
-        f" {len(lies)} lies were caught by the verdict that was expected, and a trial without a lie"
-        " is proven. Each is judged by what was seen inside the guest: load on the machine around"
-        " it, which is a verdict too, is left out. One lie is not always caught: processes that use"
+        "Lies were also planted in the emulated guest, with its real kernel, systemd and disk."
+        f" The expected verdict caught {caught} of {len(lies)} lies, and a trial without a lie is"
+        " proven. Each trial is judged only by evidence from inside the guest: the verdict about"
+        " load on the outer host is ignored. One lie is not always caught: processes that use"
         f" all CPUs may make a computing trial wait for {100 * CPU_PRESSURE_SHARE:.0f} % of its"
         " time before it is excluded.\n"
     )

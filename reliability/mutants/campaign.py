@@ -21,7 +21,7 @@ from reliability.mutants.lies import EQUIVALENT, INVISIBLE, SURVIVED, Lie, Mutan
 from reliability.mutants.simulation import Simulated, caught_by, simulate, verdict_of
 
 EXAGGERATED = "load that reports twice the rate"
-WHY_EXAGGERATED = "The server's counters do not tell how many requests its work was for."
+WHY_EXAGGERATED = "The server's counters do not show how many requests it served."
 
 
 def _idle(data: dict[str, Any]) -> None:
@@ -199,13 +199,13 @@ def try_all(planted: Iterable[Mutant]) -> list[dict[str, Any]]:
 STORED = "mutants.json"
 _CAUGHT = "caught"
 Row = Mapping[str, Any]
-_INTRODUCTION = """A lie was planted in a trial of the real agent on a simulated host, at every
-moment where it could happen. The kernel's files and the workload lie; agent and verdicts are the
-real ones. A lie is *caught* if the trial is refused, has no answer, or is excluded by a named
-verdict, so that no table counts it as proven. It is *equivalent* if it changes nothing that a
-figure rests on, and *invisible* if no counter can show it. [METHODOLOGY.md](METHODOLOGY.md) has the
-thresholds below which a lie is too small to be seen. They were chosen from stored trials, so that
-these are no independent test of false alarms.
+_INTRODUCTION = """Each lie was planted in a trial of the real agent on a simulated host, at every
+possible moment. The kernel's files and the workload lie; the agent and the verdicts are real. A lie
+is *caught* if the trial is refused, has no answer, or is excluded by a named verdict, so that no
+table counts it as proven. It is *equivalent* if it changes no figure, and *invisible* if no counter
+can show it. [METHODOLOGY.md](METHODOLOGY.md) has the thresholds below which a lie is too small to
+be detected. The thresholds were chosen from stored trials, so these results are not an independent
+test of false alarms.
 """
 
 
@@ -215,7 +215,7 @@ def mutants_summary(results: Path) -> Iterator[str]:
     told = sum(counted.values()) - counted[EQUIVALENT]
     yield (
         f"**Lies**: {counted[_CAUGHT]} of {told} planted lies that change a figure are caught,"
-        f" nothing can show {counted[INVISIBLE]}, and {counted[SURVIVED]} survived."
+        f" {counted[INVISIBLE]} are invisible, and {counted[SURVIVED]} survived."
     )
 
 
@@ -233,7 +233,7 @@ def mutants_section(results: Path) -> Iterator[str]:
         f" %), {counted[INVISIBLE]} are invisible and {counted[SURVIVED]} survived.\n"
     )
     for state, title in (
-        (INVISIBLE, "Lies that nothing shows from outside:"),
+        (INVISIBLE, "Lies that no counter shows:"),
         (SURVIVED, "Lies that survived:"),
     ):
         if named := [row for row in rows if _state(row) == state]:

@@ -81,7 +81,7 @@ def test_the_page_names_what_was_not_injected_with_the_newest_code(tmp_path: Pat
     text = "\n".join(faults_section(tmp_path))
     assert "Not injected yet: 1 of `run`." in text
     assert "1 with earlier code and not repeated since: 1 of `run`." in text
-    assert "**1 had a consequence that must not be**" in text
+    assert "**1 had a forbidden consequence**" in text
     assert f"**still wrong**, `run`: {SECOND}: a lock was left" in text
 
 

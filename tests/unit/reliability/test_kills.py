@@ -78,7 +78,7 @@ def test_the_page_counts_the_kills_and_names_a_consequence(tmp_path: Path) -> No
     (tmp_path / "guest-kills.json").write_text(json.dumps({"seed": 5, "runs": runs}))
     text = "\n".join(kills_section(tmp_path))
     assert "4 kills in 4 runs, 3 of them after the first result." in text
-    assert "**2 of 4 runs had a consequence" in text
+    assert "**2 of 4 runs had a forbidden consequence" in text
     assert "| the emulated guest | agent | 3 | 0 | 3 |" in text
     assert "| the emulated guest | QEMU | 1 | 1 | 0 |" in text
     assert "- **still wrong**, run 3: a lock is left" in text
@@ -130,7 +130,7 @@ def test_the_page_counts_kills_misses_and_consequences(tmp_path: Path) -> None:
     (tmp_path / "local-kills.json").write_text(json.dumps(stored))
     text = "\n".join(kills_section(tmp_path))
     assert "3 kills in 2 runs, 2 of them after the first result." in text
-    assert "**1 of 2 runs had a consequence" in text
+    assert "**1 of 2 runs had a forbidden consequence" in text
     assert "| agent | 2 | 0 | 2 |" in text
     assert "| tool | 1 | 1 | 0 |" in text
     assert "| all | 3 | 1 | 2 | 3 |" in text
@@ -145,6 +145,6 @@ def test_a_run_that_is_repeated_keeps_what_was_wrong_before(tmp_path: Path) -> N
     path.write_text(json.dumps(stored))
     assert repeat_run(path, 7, lambda number: replace(first, number=number, wrong=())) == 0
     text = "\n".join(kills_section(tmp_path))
-    assert "**0 of 1 runs had a consequence" in text
+    assert "**0 of 1 runs had a forbidden consequence" in text
     assert "- run 7 was repeated, because of this before: a loop is left" in text
     assert repeat_run(path, 7, lambda number: first) == 1
