@@ -92,7 +92,7 @@ def test_the_page_counts_the_lies_that_were_caught_as_expected(tmp_path: Path) -
     rows.append({**lie, "found": "not_quiet"})
     (tmp_path / "guest-lies.json").write_text(json.dumps({"lies": rows}))
     text = "\n".join(guest_lies_section(tmp_path))
-    assert "1 of 2 lies were caught" in text
+    assert "caught 1 of 2 lies" in text
     assert "- a neighbour: expected not_quiet, found enforced" in text
 
 
