@@ -237,8 +237,14 @@ def history(
     made = sorted(RUNS.glob(f"*Z-{name}-*"), reverse=True)
     newest = [path for path in made if (path / "records.jsonl").exists()][:last]
     paths = [*(newest or [run_or_baseline(name)]), *map(run_or_baseline, older)]
-    form, page = output_format.form() or terminal_form(), html and html.resolve()
+    return _follow(paths, response, fail_if, output_format.form() or terminal_form(), html)
+
+
+def _follow(
+    paths: list[Path], response: str | None, fail_if: str | None, form: str, html: Path | None
+) -> int:
     notify(f"reading {len(paths)} runs ...")
+    page = html and html.resolve()
     with analysing():
         from analysis import results
 

@@ -41,10 +41,10 @@ from pagecage.planning.options import RunOptions, definitions, given_options
 from pagecage.planning.run_plan import plan_for
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.sweep import SWEEP_PREFIX
+from pagecage.planning.time_left import ExpectedTrials, TimeEstimate
 from pagecage.runner.campaign import Campaign, prepare
 from pagecage.runner.images import with_values
 from pagecage.runner.run_folder import RunFolder, find_run
-from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
 from pagecage.terminal import Notify, confirmed
 from pagecage.units import format_seconds
 

@@ -33,10 +33,10 @@ from pagecage.planning.options import HOSTS, FleetOptions, RunOptions, definitio
 from pagecage.planning.plan import with_cage, with_ready_port
 from pagecage.planning.run_plan import build_plan
 from pagecage.planning.size import expected_seconds
+from pagecage.planning.time_left import ExpectedTrials, TimeEstimate
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
 from pagecage.terminal import Notify
 from pagecage.units import format_seconds
 

@@ -18,7 +18,7 @@ from rich.progress import (
 
 from pagecage.model.json_codec import JsonView
 from pagecage.model.record import Record
-from pagecage.runner.time_left import TimeEstimate
+from pagecage.planning.time_left import TimeEstimate
 from pagecage.terminal import is_quiet
 from pagecage.units import format_rate, format_seconds
 

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
+from textwrap import shorten
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pagecage.report.model import Block, Heading, Paragraph, Report, Strip, Table, Tone
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Strip, Table, Tone
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -29,6 +30,8 @@ _STYLES: dict[Tone, str] = {
 MOST_LINES = 26
 """Lines of a report that is not asked for as a whole, on a screen of 30 with other output."""
 _FEWEST_ROWS = 3
+_MOST_LETTERS = 80
+"""Letters of a cell on one screen; `-v` prints the rest."""
 _BAR_COLUMNS = 30
 
 
@@ -66,8 +69,16 @@ def terminal_text(report: Report, *, whole: bool = False) -> str:
 def _shorter(block: Table | Strip) -> Block:
     if isinstance(block, Strip):
         return replace(block, chart=None)
-    rows = ([replace(c, detail=c.detail.partition("\n")[0]) for c in row] for row in block.rows)
+    rows = ([_short_cell(cell) for cell in row] for row in block.rows)
     return replace(block, rows=tuple(map(tuple, rows)))
+
+
+def _short_cell(cell: Cell) -> Cell:
+    text, detail = (
+        part if len(part) <= _MOST_LETTERS else shorten(part, _MOST_LETTERS, placeholder=" …")
+        for part in (cell.text, cell.detail.partition("\n")[0])
+    )
+    return replace(cell, text=text, detail=detail)
 
 
 def _with_fewer_rows(report: Report, excess: int) -> Report | None:

@@ -312,8 +312,11 @@ OPENING_SHARE = 0.1
 """Share of its files that a program may read before it is ready."""
 PLANNED = "direct"
 """Part of an argument by which a plan wants reads past the page cache."""
-FILLS_CACHE = ("--page-cache clean", "--page-cache dirty")
-"""Arguments by which a plan wants the workload to fill the page cache before `go` (pcburst)."""
+FILLS_CACHE = {
+    "pcburst": ("--page-cache clean", "--page-cache dirty"),
+    "pcread": ("--advice populate-read",),
+}
+"""Arguments by which a plan wants a workload to fill the page cache before `go`."""
 
 
 def _read_contradictions(record: Record) -> Iterator[str]:
@@ -346,7 +349,8 @@ def read_before_go(record: Record) -> str | None:
     that the plan asks for is no finding.
     """
     cache, size = record.cache, record.cache.file_bytes
-    if any(arguments in " ".join(record.workload.argv or ()) for arguments in FILLS_CACHE):
+    argv = " ".join(record.workload.argv or ())
+    if any(arguments in argv for arguments in FILLS_CACHE.get(record.workload.program or "", ())):
         return None
     if cache.requested != "cold" or not cache.start or size is None or record.load.warm_up:
         return None

@@ -23,8 +23,8 @@ from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.plan import Plan
 from pagecage.model.trial import Workload, trial_to_json
+from pagecage.planning.time_left import TimeEstimate
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.time_left import TimeEstimate
 from reliability.bench.bed import (
     Figure,
     make_plan,

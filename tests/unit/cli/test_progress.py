@@ -15,7 +15,7 @@ from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import make_trials
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.summary import LOAD_SECONDS
-from pagecage.runner.time_left import TimeEstimate
+from pagecage.planning.time_left import TimeEstimate
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record
 

@@ -237,9 +237,10 @@ def test_files_that_the_trial_read_before_go_were_not_cold() -> None:
     assert "before `go`" in found.reason
     asked = {**data, "load": {"warm_up": {"seconds": 1.0, "runs": 1}}}
     assert judge_cache_state(record_from_json(asked)).verdict == "reached"
-    argv = ["pcburst", "--page-cache", "clean"]
-    filled = {**data, "workload": {**data["workload"], "argv": argv}}
-    assert judge_cache_state(record_from_json(filled)).verdict == "reached"
+    for argv in (["pcburst", "--page-cache", "clean"], ["pcread", "--advice", "populate-read"]):
+        filled = {**data["workload"], "program": argv[0], "argv": argv}
+        found = judge_cache_state(record_from_json({**data, "workload": filled}))
+        assert found.verdict == "reached", argv
 
 
 @pytest.mark.parametrize("moment", ["sampled", "at the end"])

@@ -1,4 +1,4 @@
-"""Programs that take away the suspected cause of a figure: what each changes and leaves."""
+"""The programs that take away the suspected cause of a figure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tree import ROOT
 
 PROGRAMS = ROOT / "experiments/programs"
 PAGES = 64
-READ_AND_FOUND = """#!/bin/sh
+CALLED = """#!/bin/sh
 echo "$0" "$@" >>"$(dirname "$0")/calls"
 """
 
@@ -63,19 +63,19 @@ def test_nothing_is_touched_without_go(file: Path) -> None:
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
 
 
-def test_a_file_is_loaded_dropped_and_given_to_pcread(tmp_path: Path, file: Path) -> None:
+def test_a_burst_is_made_twice_with_a_pause_between(tmp_path: Path) -> None:
     (tmp_path / "programs").mkdir()
     (tmp_path / "bin").mkdir()
-    shutil.copy(PROGRAMS / "load-again", tmp_path / "programs")
-    pcread = tmp_path / "bin/pcread"
-    pcread.write_text(READ_AND_FOUND)
-    pcread.chmod(0o755)
-    done = run([tmp_path / "programs/load-again", "0", file, "--passes", "2"], timeout_seconds=60)
-    assert done.ok
+    shutil.copy(PROGRAMS / "burst-again", tmp_path / "programs")
+    pcburst = tmp_path / "bin/pcburst"
+    pcburst.write_text(CALLED)
+    pcburst.chmod(0o755)
+    words: list[str | Path] = [tmp_path / "programs/burst-again", "0", "--bytes", "4096"]
+    assert run(words, timeout_seconds=60).ok
     calls = (tmp_path / "bin/calls").read_text().splitlines()
     assert [line.split()[1:] for line in calls] == [
-        ["--file", str(file), "--no-handshake"],
-        ["--file", str(file), "--passes", "2"],
+        ["--bytes", "4096", "--no-handshake"],
+        ["--bytes", "4096"],
     ]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from pagecage.model.record import Record
 from pagecage.model.trial import Trial
-from pagecage.runner import time_left
-from pagecage.runner.time_left import ExpectedTrials, TimeEstimate
+from pagecage.planning import time_left
+from pagecage.planning.time_left import ExpectedTrials, TimeEstimate
 from tests.builders.plans import BASE, plan_of
 from tests.fixtures.records import make_record
 
