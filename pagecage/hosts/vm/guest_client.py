@@ -65,10 +65,12 @@ def release(port: Path) -> bool:
 
 def _request(port: Path, request: Json, limit_seconds: float) -> Json:
     try:
-        answer = ask_socket(port, request, limit_seconds) or {"error": "it closed the connection"}
+        answer = ask_socket(port, request, limit_seconds)
     except (OSError, ValueError) as error:
         reason = f"the daemon in the guest does not answer: {error}"
         raise HostDied(reason, "pagecage host rebuild vm") from None
+    if answer is None:
+        answer = {"error": "it closed the connection"}
     if "error" in answer:
         message = f"the restored guest failed to {request['do']}: {answer['error']}"
         raise HostError(message, "pagecage host rebuild vm")

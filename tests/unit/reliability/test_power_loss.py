@@ -66,5 +66,5 @@ def test_no_reported_record_is_lost_and_without_fsync_they_are(tmp_path: Path) -
     assert stored["controls"]["records.jsonl"]["with_a_lost_record"]
     assert stored["controls"]["trials/"]["wrong"]
     [words, _, table] = list(power_loss_section(tmp_path))[1:]
-    assert "**0 of 10 cuts lost a reported record; 0 had any consequence" in words
+    assert "**0 of 10 cuts lost a reported record; 0 had any forbidden consequence" in words
     assert "| nothing | 10 | 0 | 0 |" in table
