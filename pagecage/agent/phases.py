@@ -41,6 +41,7 @@ from pagecage.errors import HostError
 from pagecage.linux import procfs
 from pagecage.linux.block_device import layers_with_queue
 from pagecage.linux.page_cache import resident_bytes
+from pagecage.linux.processes import kernel_threads_usec
 from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.record_sections import cpu_usec
@@ -239,13 +240,12 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, Jso
 
 def _cpu_times(context: LaunchContext) -> Json:
     """Return CPU times around the measured part, because 10 ms ticks show nobody in a short one."""
-    host = procfs.read_host()
     return {
         "monotonic_seconds": time.monotonic(),
         "trial_cpu_usec": cpu_usec(context.processes.counters()),
         "agent_cpu_usec": round(1e6 * time.process_time()),
-        "kernel_threads_usec": host["kernel_threads_usec"],
-        "stat": host["stat"],
+        "kernel_threads_usec": kernel_threads_usec(),
+        "stat": procfs.read_host()["stat"],
     }
 
 

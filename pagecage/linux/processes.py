@@ -27,6 +27,7 @@ _PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 1
 _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
 _FLAGS, _VSIZE, _ENV_START, _ENV_END = 9 - 3, 23 - 3, 50 - 3, 51 - 3
 _PF_EXITING = 0x4  # include/linux/sched.h
+_KTHREADD = 2
 _KINDS = ("cpu", "io", "memory")
 
 
@@ -88,6 +89,20 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
         and (fields := stat_fields(int(entry.name), proc))
         and int(fields[_PARENT]) == pid
     ]
+
+
+def kernel_threads_usec(proc: Path = PROC) -> int | None:
+    """Return the CPU time of all kernel threads in us; None if this namespace does not show them.
+
+    They are the children of kthreadd, and most of their work is for the tasks that do I/O: a loop
+    device's requests, reclaim, writeback. Source: proc_pid_stat(5). A worker that ends takes its
+    time along, so that a difference may be too small, and is never too large.
+    """
+    if name_of(_KTHREADD, proc) != "kthreadd":
+        return None
+    found = (stat_fields(pid, proc) for pid in children(_KTHREADD, proc))
+    ticks = sum(int(fields[_USER]) + int(fields[_SYSTEM]) for fields in found if fields)
+    return round(1e6 * ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _tasks(pid: int, proc: Path) -> list[Path]:

@@ -135,26 +135,7 @@ def read_host(proc: Path = PROC) -> Json:
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
         "stat": parse_cpu(read_text(proc / "stat") or ""),
         "cpu_pressure": parse_pressure(read_text(proc / "pressure/cpu") or "") or None,
-        "kernel_threads_usec": read_kernel_threads_usec(proc),
     }
-
-
-def read_kernel_threads_usec(proc: Path = PROC) -> int | None:
-    """Return the CPU time of all kernel threads in us; None if this namespace does not show them.
-
-    They are the children of kthreadd, and most of their work is that of the tasks that do I/O: a
-    loop device's requests, reclaim, writeback. Source: proc_pid_stat(5). A worker that ends takes
-    its time along, so that a difference may be too small, and is never too large.
-    """
-    if (read_text(proc / "2/comm") or "").strip() != "kthreadd":
-        return None
-    ticks = 0
-    for place in proc.glob("[0-9]*/stat"):
-        # The name before the last parenthesis may itself have spaces and parentheses.
-        fields = (read_text(place) or "").rpartition(")")[2].split()
-        if len(fields) > 12 and fields[1] == "2":
-            ticks += int(fields[11]) + int(fields[12])
-    return round(1e6 * ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def meminfo_bytes(key: str, proc: Path = PROC) -> int | None:

@@ -19,7 +19,7 @@ from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes, read_queue_settings
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import resident_bytes, uptodate_bytes
-from pagecage.linux.processes import ProcessInfo
+from pagecage.linux.processes import ProcessInfo, kernel_threads_usec
 from pagecage.linux.procfs import cgroup_settings, listens, machine_settings, process_settings
 from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cache_proof import (
@@ -384,7 +384,7 @@ class MeasuredPart:
         self.counters[moment] = {
             **context.processes.counters(),
             **disk,
-            "host": procfs.read_host(),
+            "host": procfs.read_host() | {"kernel_threads_usec": kernel_threads_usec()},
             "agent": {"cpu_usec": round(1e6 * time.process_time())},
             **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
         }

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.linux import processes
-from pagecage.linux.processes import MARKER, SupervisedProcesses, TreeCounters
+from pagecage.linux.processes import MARKER, SupervisedProcesses, TreeCounters, kernel_threads_usec
 from pagecage.process import PIPE, Process, identify, spawn
 from tests.builders.known import known
 from tests.builders.waiting import wait_until
@@ -159,3 +159,24 @@ def test_a_signal_reaches_every_descendant_but_the_supervisor(parent: Process[by
     processes.signal("TERM")
     wait_until(lambda: identify(child.pid) is None)
     assert parent.wait(5) == 0
+
+
+@pytest.mark.parametrize("lists_children", [True, False])
+def test_the_cpu_time_of_kernel_threads(tmp_path: Path, lists_children: bool) -> None:
+    def process(pid: int, name: str, parent: int, user: int, system: int) -> None:
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / f"{pid}/comm").write_text(f"{name}\n")
+        counts = f"0 0 0 -1 0 0 0 0 0 {user} {system} 0 0"
+        (tmp_path / f"{pid}/stat").write_text(f"{pid} ({name}) S {parent} {counts}\n")
+
+    process(2, "kthreadd", 0, 0, 100)
+    process(7, "kworker/u8:2-loop0) S 1 (", 2, 3, 4)
+    process(8, "kswapd0", 2, 0, 5)
+    process(9, "mysqld", 1, 500, 500)
+    (tmp_path / "2/task/2").mkdir(parents=True)
+    if lists_children:
+        (tmp_path / "2/task/2/children").write_text("7 8 ")
+    tick_usec = 10**6 // os.sysconf("SC_CLK_TCK")
+    assert kernel_threads_usec(tmp_path) == 12 * tick_usec
+    (tmp_path / "2/comm").write_text("sh\n")
+    assert kernel_threads_usec(tmp_path) is None

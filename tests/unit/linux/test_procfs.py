@@ -31,7 +31,6 @@ from pagecage.linux.procfs import (
     process_settings,
     read_device,
     read_host,
-    read_kernel_threads_usec,
     read_text,
 )
 from pagecage.process import PIPE, spawn
@@ -80,26 +79,9 @@ def test_a_fake_proc(tmp_path: Path) -> None:
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure/cpu").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=17\n")
     waits = {"some": {"avg10": 0.0, "avg60": 0.0, "avg300": 0.0, "total": 17.0}}
-    absent = {"vmstat": None, "meminfo": None, "kernel_threads_usec": None}
+    absent = {"vmstat": None, "meminfo": None}
     assert read_host(tmp_path) == {**absent, "stat": parse_cpu(STAT), "cpu_pressure": waits}
     assert boot_id(tmp_path) is None
-
-
-def test_the_cpu_time_of_kernel_threads(tmp_path: Path) -> None:
-    def process(pid: int, name: str, parent: int, user: int, system: int) -> None:
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / f"{pid}/comm").write_text(f"{name}\n")
-        counts = f"0 0 0 -1 0 0 0 0 0 {user} {system} 0 0"
-        (tmp_path / f"{pid}/stat").write_text(f"{pid} ({name}) S {parent} {counts}\n")
-
-    process(2, "kthreadd", 0, 0, 100)
-    process(7, "kworker/u8:2-loop0) S 1 (", 2, 3, 4)
-    process(8, "kswapd0", 2, 0, 5)
-    process(9, "mysqld", 1, 500, 500)
-    tick_usec = 10**6 // os.sysconf("SC_CLK_TCK")
-    assert read_kernel_threads_usec(tmp_path) == 12 * tick_usec
-    (tmp_path / "2/comm").write_text("sh\n")
-    assert read_kernel_threads_usec(tmp_path) is None
 
 
 def test_this_machines_own() -> None:
