@@ -41,7 +41,7 @@ from pagecage.planning.options import RunOptions, definitions, given_options
 from pagecage.planning.run_plan import plan_for
 from pagecage.planning.size import expected_seconds
 from pagecage.planning.sweep import SWEEP_PREFIX
-from pagecage.planning.time_left import ExpectedTrials, TimeEstimate
+from pagecage.planning.time_left import TimeEstimate
 from pagecage.runner.campaign import Campaign, prepare
 from pagecage.runner.images import with_values
 from pagecage.runner.run_folder import RunFolder, find_run
@@ -229,12 +229,11 @@ def _time_left(prepared: PreparedRun) -> TimeEstimate:
     estimate = expected_seconds(remaining)
     if whole := document.get("expected_seconds"):
         estimate = float(whole) * left / len(document["trials"])
-    each = estimate / max(1, left)
     if (search := document.get(KEY)) and remaining:
         done = sum(record.is_final for record in records)
-        left = max(left, search["most_trials"] - done)
-        return TimeEstimate(done + left, done, each)
-    return TimeEstimate(total, total - left, each, ExpectedTrials.of(remaining, records, estimate))
+        most = max(left, search["most_trials"] - done)
+        return TimeEstimate(done + most, done, estimate / left)
+    return TimeEstimate.of(total, remaining, records, estimate)
 
 
 def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:

@@ -26,17 +26,15 @@ from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.hosts.host import Progress
 from pagecage.model.plan import Plan, plan_to_json
-from pagecage.model.trial import Trial
 from pagecage.planning.cage_choice import cage_name
 from pagecage.planning.enforcement import queue_settings
 from pagecage.planning.options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.planning.plan import with_cage, with_ready_port
 from pagecage.planning.run_plan import build_plan
 from pagecage.planning.size import expected_seconds
-from pagecage.planning.time_left import ExpectedTrials, TimeEstimate
+from pagecage.planning.time_left import TimeEstimate
 from pagecage.process import replay
 from pagecage.runner.resource_needs import check_memory_floor
-from pagecage.runner.run_folder import RunFolder
 from pagecage.terminal import Notify
 from pagecage.units import format_seconds
 
@@ -222,7 +220,15 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
-    times = {host: _time_left(plan, remaining[host], folders[host]) for host, plan in plans.items()}
+    times = {
+        host: TimeEstimate.of(
+            len(plan.trials),
+            remaining[host],
+            folders[host].last_records().values(),
+            expected_seconds(remaining[host]),
+        )
+        for host, plan in plans.items()
+    }
     estimate = max((one.left_seconds for one in times.values()), default=0.0)
     total = sum(map(len, remaining.values()))
     notify(
@@ -247,13 +253,6 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
                 "interrupted; finished trials are kept", hint, EXIT_INTERRUPTED
             ) from None
     return report_unfinished(prepared.folder, notify)
-
-
-def _time_left(plan: Plan, remaining: tuple[Trial, ...], folder: RunFolder) -> TimeEstimate:
-    total, estimate = len(plan.trials), expected_seconds(remaining)
-    expected = ExpectedTrials.of(remaining, folder.last_records().values(), estimate)
-    each = estimate / max(1, len(remaining))
-    return TimeEstimate(total, total - len(remaining), each, expected)
 
 
 def resume_command(document: dict[str, object]) -> str:

@@ -73,6 +73,14 @@ class TimeEstimate:
         self._since: float | None = None
         self._finished = 0
 
+    @classmethod
+    def of(
+        cls, total: int, remaining: Sequence[Trial], records: Iterable[Record], seconds: float
+    ) -> TimeEstimate:
+        """Return the estimate of a plan of `total` trials; those that remain take `seconds`."""
+        expected = ExpectedTrials.of(remaining, records, seconds)
+        return cls(total, total - len(remaining), seconds / max(1, len(remaining)), expected)
+
     def begin(self) -> None:
         """Note that a trial begins; the first one starts the clock."""
         self._since = self._since or time.monotonic()
