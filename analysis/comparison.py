@@ -369,7 +369,7 @@ def _gate_results(
 def _with_exclusions(
     reason: str, figure: MedianSummary | None, runs: Iterable[Run], treatment: Treatment
 ) -> str:
-    """Return a gate's reason, with that of excluded trials if they leave too few for a verdict."""
+    """Return a gate's reason, with the reason of excluded trials if too few others are left."""
     if figure and figure.n >= MIN_TRIALS_PER_RUN:
         return reason
     trials = (trial for run in runs for trial in trials_of(run.trials, treatment))

@@ -16,7 +16,7 @@ from pagecage.planning.treatments import combinations, covering
 OVERHEAD_SECONDS = 4.0
 """First estimate of a trial's duration outside its measured part."""
 LOAD_SECONDS = 30.0
-"""First estimate of the measured load of a server. Its length is known to its own program only."""
+"""First estimate of the measured load of a server. Only its program knows its length."""
 DEFAULT_REPEATS = 5
 _DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
 

@@ -320,7 +320,7 @@ _TYPED_VARIABLE = re.compile(r"((?:--env=|-e)[^=]+)=", re.DOTALL)
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """Settings that replace or add to those of an image.
+    """Settings that replace an image's settings or add to them.
 
     None and empty tuples leave the image's own. `env_files` and the sources of `mounts` are
     absolute paths on this machine.
@@ -336,7 +336,7 @@ class ContainerSettings:
     user: str | None = None
 
     def changed_by(self, other: ContainerSettings) -> ContainerSettings:
-        """Return these settings with those of the command line, `other`, which count more."""
+        """Return these settings, replaced or extended by the command line's settings, `other`."""
         targets = {mount.target for mount in other.mounts}
         mounts = (mount for mount in self.mounts if mount.target not in targets)
         return replace(

@@ -13,7 +13,7 @@ from pagecage.model.trial import Trial
 from pagecage.process import find_tool
 
 _PACKAGES = {"docker": "docker.io"}
-"""Debian's packages with another name than their program."""
+"""Debian's packages whose name differs from the program's."""
 
 
 @dataclass(frozen=True)

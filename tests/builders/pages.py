@@ -1,4 +1,4 @@
-"""What a page loads, and the contrast of its colours."""
+"""The addresses that a page loads, and the contrast of its colours."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ READS = "dd if=big of=/dev/null bs=4096 count=200 iflag=direct"
 
 
 class Place:
-    """The folders of an agent on this machine, apart from those of a user's runs.
+    """The folders of an agent on this machine, apart from the folders of a user's runs.
 
     `copies` is the folder that a replay's files are copied to.
     """

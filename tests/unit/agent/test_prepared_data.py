@@ -29,7 +29,7 @@ from tests.tree import ROOT
 
 Spoil = Callable[[Path], object]
 Step = tuple[str, int, str, bytes, int]
-"""What is done, a number that chooses a path, a name, a content, and a mode."""
+"""A step: its name, a number that chooses a path, a name, a content, and a mode."""
 MACHINE = "boot None None"
 NAMES = st.sampled_from(["a", "b", "c", "ä\udce4", "d e"])
 PIECES = st.sampled_from([b"", b"x", b"y" * 5000, bytes(9000), b"z" * 300_000])

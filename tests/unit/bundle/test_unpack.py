@@ -39,7 +39,7 @@ Tampering = Callable[[dict[str, bytes], Json], object]
 
 
 def entry(path: str, data: bytes, size: int | None = None) -> Json:
-    """Return a file's entry of the manifest, with another size than its own if one is given."""
+    """Return a file's entry of the manifest, with `size` in place of its size if one is given."""
     digest = hashlib.sha256(data).hexdigest()
     return {"path": path, "bytes": len(data) if size is None else size, "sha256": digest}
 

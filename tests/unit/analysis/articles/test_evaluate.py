@@ -41,7 +41,7 @@ def results(tmp_path: Path, change: Change | None = None, **plan: Any) -> dict[s
 
 
 native = updated(emulated=False)
-"""Changes a record to that of a machine without emulation."""
+"""Changes a record as if its machine were not emulated."""
 
 
 def at_published_size(record: Json) -> None:
