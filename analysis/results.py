@@ -229,9 +229,11 @@ def answers(runs: Path, bundles: Path | None, form: str) -> str:
 
 
 def fidelity(folder: Path, form: str) -> str:
-    with bundled_runs(folder) as own, bundled_runs(TOP / "docs/runs") as others:
-        page = fidelity_page(read_checks(folder), [*others, *own])
-        return Formats[Report](asdict, lambda report: report).text(page, form)
+    with bundled_runs(folder) as own:
+        compared = {run.experiment for run in own}
+        with bundled_runs(TOP / "docs/runs", of=compared) as others:
+            page = fidelity_page(read_checks(folder), [*others, *own])
+    return Formats[Report](asdict, lambda report: report).text(page, form)
 
 
 def publish(runs: Path, bundles: Path | None, named: Sequence[Path], out: Path) -> None:

@@ -38,7 +38,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "data_files file_trees protocol settings volume_server",
-    "drivers facts trial_storage",
+    "drivers facts mounted_volume",
     "collectors",
     "limits",
     "host_session",

@@ -111,11 +111,15 @@ def write_python(checkout: Path, command: str) -> None:
     python.chmod(0o755)
 
 
-@pytest.mark.parametrize(("failing", "status"), [(0, 0), (1, 0), (2, 1)])
-def test_a_test_that_fails_is_run_once_more(tmp_path: Path, failing: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("failing", "status", "processes"), [(0, 0, "0"), (1, 0, "2"), (2, 1, "0")]
+)
+def test_a_test_that_fails_is_run_once_more(
+    tmp_path: Path, failing: int, status: int, processes: str
+) -> None:
     write_python(tmp_path, f'exec "{sys.executable}" "$@"')
     (tmp_path / "test_it.py").write_text(SECOND_TIME.format(failing=failing))
-    done = run([ROOT / "tools/run-tests", "-n", "2"], check=False, cwd=tmp_path)
+    done = run([ROOT / "tools/run-tests", "-n", processes], check=False, cwd=tmp_path)
     assert done.status == status, done.stdout
     assert len((tmp_path / "runs").read_text().split()) == (2 if failing else 1)
     assert ("1 failed, 1 passed" in done.stdout) == bool(failing), "the output shows both runs"

@@ -385,11 +385,11 @@ def opened(source: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def bundled_runs(*places: Path) -> Iterator[list[Run]]:
+def bundled_runs(*places: Path, of: Collection[str] | None = None) -> Iterator[list[Run]]:
     """Load the run of every bundle; a place is a bundle, or a folder of them in their order.
 
-    The runs' files exist within the context only. Raises PagecageError if a place does not exist,
-    and for an invalid bundle or run.
+    With `of`, only runs of these experiments are loaded. The runs' files exist within the context
+    only. Raises PagecageError if a place does not exist, and for an invalid bundle or run.
     """
     bundles: list[Path] = []
     for place in places:
@@ -403,7 +403,8 @@ def bundled_runs(*places: Path) -> Iterator[list[Run]]:
         for bundle in bundles:
             folder = stack.enter_context(opened(bundle))
             try:
-                runs.append(load_run(folder))
+                if of is None or read_plan(folder)["experiment"] in of:
+                    runs.append(load_run(folder))
             except PagecageError as error:
                 reason = str(error).partition("\n")[0].replace(str(folder), bundle.name)
                 hint = f"remove {bundle}, or bundle its run again"

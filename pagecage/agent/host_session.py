@@ -16,9 +16,9 @@ from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.facts import Tracefs, find_systemd
 from pagecage.agent.limits.calibration import Calibrator, VolumeCalibrator, remove_scratch
+from pagecage.agent.mounted_volume import unmount_volume
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSettingsJournal
-from pagecage.agent.trial_storage import remove_storage, unmount_volume
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, detach_loop_disk, resolve_disk
 from pagecage.linux.cgroupfs import Cgroupfs
@@ -149,7 +149,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
     for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
     units += Tracefs(spool).restore()
-    units += remove_storage(spool) + unmount_volume(spool) + detach_loop_disk(spool)
+    units += unmount_volume(spool) + detach_loop_disk(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     for records in spool.glob("*.jsonl"):
         records.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from pagecage.agent.limits.calibration import SCRATCH, Calibrator, remove_scratc
 from pagecage.agent.limits.fidelity import (
     Fidelity,
     count_as_provider,
-    latency,
+    no_latency,
     not_shared_reason,
     volume_fidelity,
 )
@@ -36,10 +36,9 @@ from pagecage.agent.storage import (
 )
 from pagecage.agent.trial_collectors import TrialCollectors, require_scripts
 from pagecage.agent.trial_run import TrialRun
-from pagecage.agent.trial_storage import read_latency_us
 from pagecage.errors import HostError
 from pagecage.linux import procfs
-from pagecage.linux.block_device import layers_with_queue
+from pagecage.linux.block_device import layers_with_queue, read_latency_us
 from pagecage.linux.page_cache import resident_bytes
 from pagecage.linux.processes import kernel_threads_usec
 from pagecage.model.cage import DATA_DISK, Cage
@@ -148,14 +147,12 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
             found_us = read_latency_us(files.paths[0]) if files.paths else None
             is_session_disk = one.disk.maj_min == run.session.disk.maj_min
             more = {
-                "storage_latency_us": one.latency_us,
                 "read_latency_us": found_us,
                 "own_disk": own_disk["file"] if own_disk and is_session_disk else None,
             }
         run.keep("device", name, **describe_disk(one.disk), storage=one.kind, **more)
         if cage.latency and not one.volume:
-            obstacle = one.no_floor_reason
-            fidelity.append(latency(cage.latency, one.latency_us, found_us, obstacle))
+            fidelity.append(no_latency(cage.latency))
         if fidelity:
             run.keep("cage", name, fidelity=[vars(aspect) for aspect in fidelity])
 

@@ -10,18 +10,15 @@ from pathlib import Path
 
 from pagecage.agent.data_files import SPARE_BYTES, leave_room
 from pagecage.agent.limits.calibration import SimulatedVolume
-from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
+from pagecage.agent.mounted_volume import (
+    MountedVolume,
+    bind_copies,
+    mount_volume,
+    release_volume,
+)
 from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
 from pagecage.agent.trial_run import TrialRun
-from pagecage.agent.trial_storage import (
-    MountedVolume,
-    bind_copies,
-    make_storage,
-    mount_volume,
-    release_volume,
-    remove_storage,
-)
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import Disk, find_mount, resolve_disk
 from pagecage.model.cage import DATA_DISK, Cage
@@ -30,24 +27,20 @@ from pagecage.model.requirements import MissedRequirement, Requirement, Requirem
 from pagecage.model.trial import Trial
 
 _PLACE = re.compile(r"\{disk\.([a-z][a-z0-9]*)\}")
-_ONLY_FOR_DATA = "a disk with a latency is made only for the data"
 
 
 @dataclass(frozen=True)
 class TrialDisk:
     """A disk of a trial, with the directory on it that was given, or the mount point.
 
-    `is_own` is True if it was made for this trial. `no_floor_reason` is why the latency floor of
-    its cage is not provided; empty if it is, or if there is none. `volume` enforces the limits;
-    None if the cgroup does.
+    `is_own` is True if it was made for this trial. `volume` enforces the limits; None if the cgroup
+    does.
     """
 
     kind: str
     disk: Disk
     directory: Path
-    latency_us: int | None = None
     is_own: bool = False
-    no_floor_reason: str = ""
     volume: SimulatedVolume | None = None
 
 
@@ -110,38 +103,18 @@ class _Provider:
         self._shared = TrialDisk("data", run.session.disk, self._data_dir)
 
     def data_disk(self, provided: JsonView) -> TrialDisk:
-        """Make the disk that the trial needs, or one with its latency floor if possible."""
-        kind = self._trial.storage
+        """Return the disk of the host's data directory, or the one that the trial asks for."""
         if self._trial.cage.is_volume:
             return self._on_volume()
-        if kind == "container_layer":
+        if self._trial.storage == "container_layer":
             # On the engine's disk, from which files can be linked into a container.
             folder = Path(provided["engine"]["data_root"]) / "pagecage-data"
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                return TrialDisk(kind, resolve_disk(folder), folder, is_own=True)
+                return TrialDisk("container_layer", resolve_disk(folder), folder, is_own=True)
             except PagecageError as error:
                 raise RequirementMissed.of(Requirement.STORAGE, error.message, error.hint) from None
-        floor_us = latency_floor_us(self._trial.cage)
-        try:
-            if kind != "data":
-                return self._made(kind, self._trial.storage_latency_us or 0)
-            if not floor_us:
-                return self._shared
-            if reason := no_floor_reason(self._trial, OF_OURS.exists()):
-                return replace(self._shared, no_floor_reason=reason)
-            return self._made("null_blk", floor_us)
-        except (PagecageError, OSError) as error:
-            if kind == "data":  # the record says so, and the trial runs without the floor
-                return replace(self._shared, no_floor_reason=_reason(error))
-            reason = f"no {kind} here: {_reason(error)}"
-            raise RequirementMissed.of(Requirement.STORAGE, reason) from None
-
-    def _made(self, kind: str, latency_us: int) -> TrialDisk:
-        self._run.cleanup.callback(remove_storage, self._spool)
-        size_bytes = self._trial.dataset_bytes + self._trial.writes_bytes
-        made = make_storage(kind, latency_us, size_bytes, self._spool)
-        return TrialDisk(kind, made.disk, made.mount_point, latency_us, is_own=True)
+        return self._shared
 
     def _on_volume(self) -> TrialDisk:
         """Return our guest's data disk, which its controller serves, or a volume served here."""
@@ -154,7 +127,7 @@ class _Provider:
             copied_bytes = sum(path.lstat().st_size for path in paths if not path.is_dir())
             needed_bytes = trial.dataset_bytes + trial.writes_bytes + copied_bytes
             mounted = self._mounted(needed_bytes)
-            leave_room(mounted.storage.mount_point, [trial], needed_bytes + SPARE_BYTES)
+            leave_room(mounted.mount_point, [trial], needed_bytes + SPARE_BYTES)
             bind_copies(copies, data_dir, mounted)
         except (PagecageError, OSError) as error:
             raise _no_volume("simulated volume", error) from None
@@ -189,7 +162,7 @@ class _Provider:
             root = Path(given[name])
             try:
                 root.mkdir(parents=True, exist_ok=True)
-                return TrialDisk("data", resolve_disk(root), root, no_floor_reason=_ONLY_FOR_DATA)
+                return TrialDisk("data", resolve_disk(root), root)
             except (PagecageError, OSError) as error:
                 reason = f"{name}: {_reason(error)}"
                 raise RequirementMissed.of(Requirement.OTHER_DISK, reason) from None
@@ -203,8 +176,8 @@ class _Provider:
 
 
 def _served(mounted: MountedVolume) -> TrialDisk:
-    made, volume = mounted.storage, SimulatedVolume(mounted.server.command, mounted.path)
-    return TrialDisk("volume", made.disk, made.mount_point, is_own=True, volume=volume)
+    volume = SimulatedVolume(mounted.server.command, mounted.path)
+    return TrialDisk("volume", mounted.disk, mounted.mount_point, is_own=True, volume=volume)
 
 
 def _no_volume(what: str, error: Exception) -> RequirementMissed:

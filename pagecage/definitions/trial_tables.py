@@ -112,7 +112,7 @@ PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
 OF_COMMANDS = ("programs", "data")
 """Placeholders in the words of commands alone, not in those of other workloads."""
 CacheState = Literal["cold", "resident", "any"]
-Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
+Storage = Literal["data", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
 _AGENT_JOB_OPTIONS = (
     *("filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group"),
@@ -323,9 +323,8 @@ class LevelTable(StrictTable):
     before: Annotated[SetupStep, CheckedBy(SetupStepTable)] | None = None
     storage: Storage | None = Field(
         default=None,
-        description="`data` is the disk of the data directory; the others are made for the trial",
+        description="`data` is the data directory, `container_layer` a container's writable layer",
     )
-    storage_latency_us: Annotated[int, Field(gt=0)] | None = None
     machine_memory_bytes: SizeBytes | DatasetFraction | None = Field(
         default=None,
         description="memory that the machine keeps for the trial; pagecage reserves the rest",
@@ -350,14 +349,3 @@ class LevelTable(StrictTable):
     files: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="number of files among which the data of the size are divided"
     )
-
-    @model_validator(mode="after")
-    def _latency(self) -> LevelTable:
-        is_made = self.storage in ("null_blk", "dm_delay")
-        if is_made != (self.storage_latency_us is not None):
-            raise ValueError(
-                "storage null_blk or dm_delay needs storage_latency_us, and no other storage has it"
-            )
-        if self.storage == "dm_delay" and (self.storage_latency_us or 0) % 1000:
-            raise ValueError("storage_latency_us: dm-delay supports only whole milliseconds")
-        return self

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import re
+import statistics
 import struct
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +16,11 @@ from pathlib import Path
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.procfs import PROC, read_device, read_text
 from pagecage.process import run
+from pagecage.units import BLOCK_BYTES
 
 SYS = Path("/sys")
+_LOOKS = 16
+"""Direct reads of which the median time is that of a disk."""
 # File systems that are not on one local disk: systemd would set no limit, and report it only in the
 # journal.
 REFUSED = {
@@ -234,6 +240,27 @@ _LAST = 0x1
 # (include/uapi/linux/fiemap.h)
 _TAKES_NO_REQUEST_OF_ITS_SIZE = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 _WHOLE = (1 << 64) - 1
+
+
+def read_latency_us(path: Path) -> float | None:
+    """Return the median time of direct reads of 4 KiB of a file; None if not supported."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError:
+        return None
+    try:
+        blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
+        with mmap.mmap(-1, BLOCK_BYTES) as buffer:
+            took = []
+            for n in range(min(_LOOKS, blocks)):
+                begin = time.perf_counter()
+                os.preadv(descriptor, [buffer], n * blocks // _LOOKS * BLOCK_BYTES)
+                took.append(time.perf_counter() - begin)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return statistics.median(took) * 1e6 if took else None
 
 
 def on_disk_bytes(path: Path) -> int:

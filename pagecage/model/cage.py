@@ -247,6 +247,10 @@ class LatencyFloor:
     read_us: int | None = None
     write_us: int | None = None
 
+    def __str__(self) -> str:
+        sides = (("read", self.read_us), ("write", self.write_us))
+        return " and ".join(f"{us / 1000:g} ms a {side}" for side, us in sides if us)
+
 
 @dataclass(frozen=True)
 class DiskLimits:

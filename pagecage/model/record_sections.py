@@ -163,7 +163,6 @@ class DeviceEvidence(Section):
     queue_settings_after: JsonView | None = None
     caches_below: tuple[Row, ...] | None = None
     storage: str | None = None
-    storage_latency_us: int | None = None
     read_latency_us: float | None = None
     own_disk: str | None = None
 

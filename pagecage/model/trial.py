@@ -137,7 +137,7 @@ COLD_METADATA, FRESH_HOME, SAME_OUTPUT = CONDITIONS = get_args(Condition)
 COLLECTORS = tuple(TRACES)
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
-STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
+STORAGES = ("data", "container_layer")
 DriverName = Literal[
     "systemd-scope",
     "systemd-service",
@@ -236,7 +236,6 @@ class Trial:
     files: int = 1
     before: SetupStep | None = None
     storage: str = "data"
-    storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
     dirty_limits: Mapping[str, int] = field(default_factory=dict)
     writes_bytes: int = 0
@@ -285,7 +284,8 @@ def recorded_command(command: CommandSpec | None) -> Json | None:
 
 
 def trial_from_json(data: JsonView) -> Trial:
-    return from_json(Trial, data, "trial")
+    former = {"storage_latency_us"}  # of the disks that earlier versions made (decision 35)
+    return from_json(Trial, {key: data[key] for key in data if key not in former}, "trial")
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,8 @@ def enforced(
 
 
 def missing_latencies(plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each cage whose latency nothing imposes on a program's own files.
-
-    In the guest, data that pagecage generates get a disk with a latency instead.
-    """
-    cages = {trial.cage.name: trial.cage for trial in plan.trials if not trial.datasets}
+    """Yield a sentence for each cage whose latency nothing imposes."""
+    cages = {trial.cage.name: trial.cage for trial in plan.trials}
     for cage in cages.values():
         simulated = cage.simulation and (
             cage.simulation.read_latency or cage.simulation.write_latency

@@ -249,6 +249,9 @@ def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
     }
 
 
+_SAME_FOR_ALL_TRIALS = ("collectors", "own_collectors", "packages", "conditions")
+
+
 def _make_trial(
     experiment: Experiment,
     cages: Mapping[str, Cage],
@@ -264,7 +267,6 @@ def _make_trial(
     if enforced_by and cage.limits_io:
         cage = replace(cage, enforced_by=enforced_by)
     timeout_seconds = workload.command.timeout_seconds if workload.command else None
-    stored = next((level for level in reversed(levels) if level.storage), None)
     dirty = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
     memory = _last(levels, "machine_memory_bytes")
     return Trial(
@@ -280,7 +282,8 @@ def _make_trial(
         timeout_seconds=timeout_seconds or (size.max_seconds or 600.0) + _SETUP_SECONDS,
         files=files,
         before=_last(levels, "before"),
-        **_shared(experiment, stored),
+        **{name: getattr(experiment, name) for name in _SAME_FOR_ALL_TRIALS},
+        storage=_last(levels, "storage") or "data",
         machine_memory_bytes=page_floor_bytes(round((total_bytes or 0) * memory.dataset_fraction))
         if isinstance(memory, DatasetFraction)
         else memory,
@@ -295,14 +298,6 @@ def _dataset(total_bytes: int, files: int, fill: str) -> Dataset:
     """Return equal files; one with an index is an array of whole buckets of a page."""
     size = total_bytes // files
     return Dataset(size - size % LEAST_PAGE_BYTES if fill == "index" else size, fill=fill)
-
-
-def _shared(experiment: Experiment, stored: LevelTable | None) -> Json:
-    names = ("collectors", "own_collectors", "packages", "conditions")
-    fields = {name: getattr(experiment, name) for name in names}
-    if stored:
-        fields |= {"storage": stored.storage, "storage_latency_us": stored.storage_latency_us}
-    return fields
 
 
 def _level(experiment: Experiment, factor: str, level: str, size: SizeTable) -> LevelTable:
@@ -438,4 +433,5 @@ def _limits(cage: Cage) -> str:
     if not cage.is_volume:
         return limits
     slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
-    return f"{limits} (I/O by a simulated volume{slower})"
+    latency = f", {cage.latency}" if cage.latency else ""
+    return f"{limits} (I/O by a simulated volume{latency}{slower})"

@@ -21,12 +21,9 @@ _SPARE_DATA_BYTES = 512 * MIB
 def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
     """Return what a plan needs on a host: room for every file, memory for the largest trial."""
     uploaded = sum(file.size_bytes for file in uploads_of(plan))
-    cached = (trial.dataset_bytes + _bytes_in_memory(trial) for trial in plan.trials)
-    resident = (
-        _bytes_in_memory(trial) + (trial.dataset_bytes if trial.cache == "resident" else 0)
-        for trial in plan.trials
-    )
-    largest = uploaded + max(cached, default=0) + _MEMORY_BESIDE_DATASET_BYTES
+    cached_bytes = max((trial.dataset_bytes for trial in plan.trials), default=0)
+    resident = (trial.dataset_bytes for trial in plan.trials if trial.cache == "resident")
+    largest = uploaded + cached_bytes + _MEMORY_BESIDE_DATASET_BYTES
     memory = max(_MIN_MEMORY_BYTES, -(-largest // (256 * MIB)) * 256 * MIB)
     collected = {name for trial in plan.trials for name in trial.collectors}
     commands = (trial.workload.command for trial in plan.trials)
@@ -52,13 +49,6 @@ def needed_disk_bytes(trials: Sequence[Trial]) -> int:
     prepared_bytes = sum(data.disk_bytes for data in prepared)
     written_bytes = max((trial.writes_bytes for trial in trials), default=0)
     return sum(sizes.values()) + prepared_bytes + written_bytes
-
-
-def _bytes_in_memory(trial: Trial) -> int:
-    """Return the size of a trial's disk in memory, which may also imitate a latency; 0 without."""
-    has_floor = trial.cage.cgroup_part.latency is not None
-    has_disk = trial.storage in ("null_blk", "dm_delay") or has_floor
-    return trial.dataset_bytes + trial.writes_bytes if has_disk else 0
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:

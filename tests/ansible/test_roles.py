@@ -16,7 +16,6 @@ VARS = ROOT / "ansible/roles/base/vars"
 # Package names that differ in the other family.
 IN_FEDORA = {
     "default-jre-headless": "java-latest-openjdk-headless",
-    "dmsetup": "device-mapper",
     "nbd-client": "nbd",
     "procps": "procps-ng",
     "python3.11": "python3",

@@ -170,7 +170,6 @@ trials = st.builds(
     before=st.none()
     | st.builds(SetupStep, words, st.lists(words).map(tuple), st.sampled_from(["same", "other"])),
     storage=st.sampled_from(STORAGES),
-    storage_latency_us=st.none() | st.integers(1, 10**6),
     machine_memory_bytes=st.none() | st.integers(1, 2**50),
     dirty_limits=st.dictionaries(
         st.sampled_from(["dirty_bytes", "dirty_background_bytes"]), st.integers(8192, 2**40)

@@ -6,22 +6,18 @@ import io
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from pagecage.agent import storage
-from pagecage.agent.trial_storage import TrialStorage
 from pagecage.cli import execution
 from pagecage.cli.execution import create_run
-from pagecage.errors import HostError, PagecageError
+from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.model.plan import Plan
 from pagecage.model.record import Record
-from pagecage.model.trial import Dataset, Trial
+from pagecage.model.trial import Trial
 from pagecage.planning import enforcement
-from pagecage.runner.resource_needs import resource_needs
 from pagecage.runner.run_folder import RunFolder
 from tests.builders import trial_runs
 from tests.builders.known import known
@@ -113,49 +109,11 @@ def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None
     assert "credits" not in old.cage.present
 
 
-def test_a_latency_floor_is_provided_by_a_made_disk(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[object, ...]] = []
-
-    def make(*asked: object) -> TrialStorage:
-        made.append(asked)
-        return TrialStorage(phases_disk, machine.data)
-
-    phases_disk = make_session(machine, io.BytesIO(), make_trial()).disk
-    monkeypatch.setattr(storage, "OF_OURS", machine.root)
-    monkeypatch.setattr(storage, "make_storage", make)
-    monkeypatch.setattr(storage, "remove_storage", lambda *_: [])
-    record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
-    assert record.outcome == "ok"
-    assert made[0][:2] == ("null_blk", 1000)
-    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 1000)
-    assert carried(record) == {"latency": "exact"}
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_a_latency_that_cannot_be_provided_is_reported(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
-) -> None:
-    def refuse(*_: object) -> TrialStorage:
-        raise HostError("null_blk cannot be set up: no such module", "")
-
-    monkeypatch.setattr(storage, "OF_OURS", machine.root if ours else Path("/nowhere"))
-    monkeypatch.setattr(storage, "make_storage", refuse)
+def test_a_latency_that_a_cgroup_cannot_add_is_reported(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device.storage) == ("ok", "data")
     [fidelity] = known(record.cage.fidelity)
     assert (fidelity["aspect"], fidelity["state"]) == ("latency", "absent")
-    assert ("no such module" if ours else "HOST=vm") in fidelity["reason"]
-
-
-def test_a_disk_in_memory_needs_free_memory() -> None:
-    trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
-    plain, slow = (
-        resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes
-        for cage in (LIGHT, SLOW)
-    )
-    assert slow - plain == 4 * 2**30
 
 
 @pytest.mark.parametrize(

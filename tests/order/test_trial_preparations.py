@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import cache_state, phases, storage
+from pagecage.agent import cache_state, phases
 from pagecage.agent.host_session import sweep
 from pagecage.agent.settings import DirtyLimits, MemoryReservation
-from pagecage.agent.trial_storage import TrialStorage
-from pagecage.errors import HostError
 from pagecage.linux import block_device, page_cache
 from pagecage.linux.page_cache import Residency, measure_residency
 from pagecage.linux.systemd import Systemd
@@ -136,26 +134,6 @@ def test_a_step_that_fails_starts_no_workload(
     assert machine.left() == []
 
 
-def test_another_disk_carries_data_limits_and_counters(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = machine.root / "other"
-    other.mkdir()
-    make_dataset(other)
-    disk = replace(machine.resolve_disk(machine.data), mount_point=str(other))
-    gone: list[Path] = []
-    monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
-    monkeypatch.setattr(storage, "remove_storage", gone.append)
-    made: Json = {"storage": "null_blk", "storage_latency_us": 700}
-    record = carry_out(machine, make_trial(cage=LIGHT, collectors=(), **made))
-    assert record.outcome == "ok"
-    assert known(record.workload.argv)[-1] == str(other / DATASET.file_name)
-    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
-    assert record.device.mount_point == str(other)
-    assert known(record.device.read_latency_us) > 0
-    assert gone == [machine.spool]
-
-
 def test_limits_on_writes_are_refused_on_a_file_system_that_would_pass_them(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,53 +148,18 @@ def test_limits_on_writes_are_refused_on_a_file_system_that_would_pass_them(
     assert reads.missed_requirements == ()
 
 
-def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = machine.root / "other"
-    other.mkdir()
-    disk = replace(machine.resolve_disk(machine.data), mount_point=str(other))
-    asked: list[object] = []
-
-    def make(*arguments: object) -> TrialStorage:
-        asked.extend(arguments)
-        return TrialStorage(disk, other)
-
-    monkeypatch.setattr(storage, "make_storage", make)
-    monkeypatch.setattr(storage, "remove_storage", lambda _: [])
+def test_a_workload_that_reads_no_file_is_told_where_to_write(machine: Machine) -> None:
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
-    made: Json = {"storage": "null_blk", "storage_latency_us": 700, "writes_bytes": 2**28}
-    trial = bare_trial(workload, cage=LIGHT, collectors=("iostat",), **made)
-    record = carry_out(machine, trial)
+    record = carry_out(machine, bare_trial(workload, cage=LIGHT, collectors=("iostat",)))
     assert (record.outcome, record.error) == ("ok", None)
-    assert known(record.workload.argv)[1:] == ("--dir", str(other), "--max-seconds", "5.0")
-    assert asked[:3] == ["null_blk", 700, 2**28]
+    assert known(record.workload.argv)[1:] == ("--dir", str(machine.data), "--max-seconds", "5.0")
     assert record.device.read_latency_us is None
-
-
-def test_a_disk_that_cannot_be_made_is_a_missed_requirement(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> TrialStorage:
-        raise HostError("modprobe: FATAL: Module null_blk not found", "")
-
-    monkeypatch.setattr(storage, "make_storage", refuse)
-    record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
-    assert (record.outcome, record.phase) == ("requirement_missed", "storage")
-    [missed] = record.missed_requirements
-    assert vars(missed) == {
-        "requirement": "storage",
-        "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
-        "hint": "",
-    }
-    assert not any(line.startswith("set-property") for line in machine.log_lines())
-    assert machine.left() == []
 
 
 @pytest.mark.parametrize(
     "asks",
     [
-        {"storage": "dm_delay", "storage_latency_us": 8000},
+        {"storage": "container_layer", "driver": "docker"},
         {"machine_memory_bytes": 2**28},
         {"dirty_limits": {"dirty_bytes": 2**24}},
     ],
@@ -317,7 +260,7 @@ def test_a_sweep_releases_memory_and_removes_disks(
 ) -> None:
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory restored"])
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits restored"])
-    name = "pagecage.agent.host_session.remove_storage"
+    name = "pagecage.agent.host_session.unmount_volume"
     monkeypatch.setattr(name, lambda spool: [f"disk in {spool.name}"])
     removed = sweep(Systemd(False, 257), machine.spool)
     assert removed == ["memory restored", "limits restored", "disk in spool"]

@@ -171,8 +171,8 @@ def test_a_guest_without_a_volume(machine: Machine, monkeypatch: pytest.MonkeyPa
     assert record.missed_requirements[0].requirement == "volume"
 
 
-def test_a_volume_is_no_disk_in_memory(machine: Machine) -> None:
-    trial = replace(TRIAL, storage="null_blk", storage_latency_us=500)
+def test_a_volume_is_not_the_layer_of_a_container(machine: Machine) -> None:
+    trial = replace(TRIAL, storage="container_layer")
     record = carry_out(machine, trial)
     assert record.outcome == "requirement_missed"
     assert "a simulated volume is a disk of its own" in (record.error or "")

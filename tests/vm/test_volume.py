@@ -55,7 +55,7 @@ import json, os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from pagecage.agent import volume_server
-from pagecage.agent.trial_storage import mount_volume, unmount_volume
+from pagecage.agent.mounted_volume import mount_volume, unmount_volume
 from pagecage.agent.limits.calibration import SimulatedVolume
 from pagecage.model.cage import Cage
 
@@ -63,7 +63,7 @@ spool, data = Path(sys.argv[2]), Path(sys.argv[3])
 volume_server.PATHS = tuple(path for path in volume_server.PATHS if path.name == sys.argv[4])
 mounted = mount_volume(64 << 20, data, spool)
 volume = SimulatedVolume(mounted.server.command, mounted.path)
-file = mounted.storage.mount_point / "file"
+file = mounted.mount_point / "file"
 file.write_bytes(os.urandom(4 << 20))
 os.sync()
 held = volume.enforce(Cage("c", {"IOReadIOPSMax": 100}, enforced_by="volume"), 1)
@@ -76,7 +76,7 @@ for number in range(200):
 seconds = time.monotonic() - begin
 account = volume.account()
 os.close(descriptor)
-node = mounted.storage.disk.node
+node = mounted.disk.node
 removed = unmount_volume(spool)
 mounted.server.end()
 left = sorted(path.name for path in (spool / "volume").iterdir())

@@ -15,10 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import trial_storage
+from pagecage.agent import mounted_volume
 from pagecage.agent.limits.calibration import SimulatedVolume, sound_account
 from pagecage.agent.limits.fidelity import volume_fidelity
-from pagecage.agent.trial_storage import MountedVolume, mount_volume, release_volume, unmount_volume
+from pagecage.agent.mounted_volume import (
+    MountedVolume,
+    mount_volume,
+    release_volume,
+    unmount_volume,
+)
 from pagecage.agent.volume_server import (
     FUSE_PROGRAM,
     SERVED_FILE,
@@ -108,7 +113,7 @@ def read_direct(node: str, offsets: Iterator[int] | range) -> list[float]:
 def test_bytes_are_on_the_file_and_not_in_the_page_cache(
     mounted: MountedVolume, spool: Path
 ) -> None:
-    file, content = mounted.storage.mount_point / "file", os.urandom(8 * MIB)
+    file, content = mounted.mount_point / "file", os.urandom(8 * MIB)
     file.write_bytes(content)
     run(["sync", "-f", file])
     with file.open("rb") as opened:
@@ -126,7 +131,7 @@ def test_data_last_until_the_next_mount(spool: Path) -> None:
     content = os.urandom(MIB)
     for number in range(2):
         made = mount(spool)
-        file = made.storage.mount_point / "file"
+        file = made.mount_point / "file"
         if number == 0:
             file.write_bytes(content)
         found = file.read_bytes()
@@ -137,13 +142,13 @@ def test_data_last_until_the_next_mount(spool: Path) -> None:
 
 
 def test_a_discard_frees_space(mounted: MountedVolume, spool: Path) -> None:
-    file = mounted.storage.mount_point / "file"
+    file = mounted.mount_point / "file"
     file.write_bytes(os.urandom(16 * MIB))
     run(["sync", "-f", file])
     full = raw_file(spool).stat().st_blocks
     file.unlink()
-    run(["sync", "-f", mounted.storage.mount_point])
-    run(["fstrim", mounted.storage.mount_point])
+    run(["sync", "-f", mounted.mount_point])
+    run(["fstrim", mounted.mount_point])
     assert full * 512 - raw_file(spool).stat().st_blocks * 512 > 15 * MIB
     assert mounted.server.command({"account": True})["pcvolume"]["trim_ops"] > 0
 
@@ -151,14 +156,14 @@ def test_a_discard_frees_space(mounted: MountedVolume, spool: Path) -> None:
 def test_a_rate_is_held(mounted: MountedVolume) -> None:
     mounted.server.command({"configure": iops_limit(200)})
     began = time.monotonic()
-    read_direct(mounted.storage.disk.node, range(0, 101 * PAGE, PAGE))
+    read_direct(mounted.disk.node, range(0, 101 * PAGE, PAGE))
     assert time.monotonic() - began >= 0.5
 
 
 def test_requests_wait_side_by_side(mounted: MountedVolume) -> None:
     """Each of 64 reads takes half a second, and so do all of them."""
     mounted.server.command({"configure": {"read_latency": fixed_latency(500_000)}})
-    node = mounted.storage.disk.node
+    node = mounted.disk.node
     pages = [range(n * MIB, n * MIB + PAGE, PAGE) for n in range(64)]
     reads = [threading.Thread(target=read_direct, args=(node, page)) for page in pages]
     began = time.monotonic()
@@ -174,14 +179,14 @@ def test_the_time_of_the_path_is_taken_off(mounted: MountedVolume) -> None:
     """A reply comes earlier by the path, and its latency in the account includes the path."""
     model = {"read_latency": fixed_latency(50_000), "path_us": 40_000}
     assert mounted.server.command({"configure": model})["in_force"]["path_us"] == 40_000
-    took = read_direct(mounted.storage.disk.node, range(0, 10 * PAGE, PAGE))
+    took = read_direct(mounted.disk.node, range(0, 10 * PAGE, PAGE))
     assert 0.0099 < min(took) < 0.03
     account = mounted.server.command({"account": True})
     assert account["total_read_time"] / account["total_read_ops"] >= 50_000
 
 
 def test_the_path_is_measured_and_recorded(mounted: MountedVolume) -> None:
-    again_us = path_latency_us(Path(mounted.storage.disk.node), mounted.server.command)
+    again_us = path_latency_us(Path(mounted.disk.node), mounted.server.command)
     assert mounted.path["kind"] == "fuse-loop"
     assert 0 < mounted.path["latency_us"] < 20_000
     assert 0 < again_us < 20_000
@@ -208,7 +213,7 @@ def test_a_killed_server_is_an_error_at_once_and_leaves_nothing(
     mounted: MountedVolume, spool: Path
 ) -> None:
     mounted.server.command({"event": {"kind": "pause"}})
-    source = f"if={mounted.storage.disk.node}"
+    source = f"if={mounted.disk.node}"
     reading = spawn(["dd", source, "of=/dev/null", "bs=4096", "iflag=direct"], stderr=PIPE)
     wait_for_queue(mounted.server)
     os.kill(mounted.server.pid, signal.SIGKILL)
@@ -225,11 +230,11 @@ def test_a_long_pause_does_not_hold_the_end_up(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests that wait for the end of a pause were decided, and another model does not end it."""
-    monkeypatch.setattr(trial_storage, "_UNMOUNT_SECONDS", 1.0)
+    monkeypatch.setattr(mounted_volume, "_UNMOUNT_SECONDS", 1.0)
     made = mount(spool)
-    (made.storage.mount_point / "file").write_bytes(os.urandom(MIB))
+    (made.mount_point / "file").write_bytes(os.urandom(MIB))
     made.server.command({"event": {"kind": "pause", "until_seconds": 600}})
-    syncing = spawn(["sync", "-f", made.storage.mount_point])
+    syncing = spawn(["sync", "-f", made.mount_point])
     wait_for_queue(made.server)
     release_volume(made, spool)
     syncing.wait(30)
@@ -240,7 +245,7 @@ def test_a_long_pause_does_not_hold_the_end_up(
 AGENT = """
 import sys, time
 from pathlib import Path
-from pagecage.agent import trial_storage
+from pagecage.agent import mounted_volume
 spool, data, stop = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 
 def held(*_, **__):
@@ -248,8 +253,8 @@ def held(*_, **__):
     time.sleep(600)
 
 if stop != "mounted":
-    setattr(trial_storage, stop, held)
-trial_storage.mount_volume(1 << 20, data, spool)
+    setattr(mounted_volume, stop, held)
+mounted_volume.mount_volume(1 << 20, data, spool)
 held()
 """
 
@@ -303,9 +308,9 @@ def test_a_volume_that_does_not_fit_is_refused(small_disk: Path, spool: Path) ->
 def test_a_full_disk_below_is_the_reason(small_disk: Path, spool: Path) -> None:
     """Discards gave the volume's space back, and another program took it."""
     made = mount(spool)
-    run(["fstrim", made.storage.mount_point])
+    run(["fstrim", made.mount_point])
     fill(small_disk)
-    file = made.storage.mount_point / "file"
+    file = made.mount_point / "file"
     with pytest.raises(OSError, match=r"No space|rror"):
         write_whole(file, os.urandom(64 * MIB))
     with pytest.raises(HostError, match="below the simulated volume failed: No space left"):

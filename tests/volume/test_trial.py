@@ -17,9 +17,9 @@ import pytest
 
 from pagecage.agent.facts import read_facts
 from pagecage.agent.host_session import Tracers, open_session
+from pagecage.agent.mounted_volume import unmount_volume
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.session import run_trial
-from pagecage.agent.trial_storage import unmount_volume
 from pagecage.agent.volume_server import CONTROL_SOCKET, FUSE_PROGRAM, send_command
 from pagecage.errors import HostError
 from pagecage.linux.child_processes import Interruption

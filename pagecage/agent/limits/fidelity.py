@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.agent.limits.calibration import meters, shares_all
@@ -16,17 +15,11 @@ from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, read_queue_settings
 from pagecage.linux.cgroup import Cgroup
 from pagecage.linux.cgroup_files import read_counters, read_limits, write_io_limits
-from pagecage.linux.procfs import parse_meminfo, read_text
 from pagecage.model.cage import IO_MAX_KEY, Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import Json, JsonView
 from pagecage.model.requirements import may_rewrite_io_max
-from pagecage.model.trial import Trial
 from pagecage.model.volume_model import volume_model
-from pagecage.units import KIB, MIB, format_bytes
-
-_SPARE_BYTES = 256 * MIB
-SLOW = 1.5
-"""A made disk is too slow if a read takes this many times the requested latency."""
+from pagecage.units import KIB
 
 
 @dataclass(frozen=True)
@@ -138,52 +131,10 @@ def volume_fidelity(cage: Cage, path: JsonView) -> list[Fidelity]:
     return found
 
 
-def latency_floor_us(cage: Cage) -> int | None:
-    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
-    return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
-
-
-def no_floor_reason(
-    trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")
-) -> str:
-    """Return why no disk with a latency can be made for a trial; empty if it can.
-
-    The disk is in memory (null_blk), so memory must hold the files twice: on the disk and in the
-    page cache.
-    """
-    if not trial.datasets:
-        reason = "the program's files are not made by pagecage, so they cannot be put on a disk"
-        return f"{reason} made for the trial"
-    if not is_pagecage_guest:
-        return "a disk with a latency is made only in a guest that pagecage made (HOST=vm)"
-    available = parse_meminfo(read_text(meminfo) or "").get("MemAvailable", 0) * KIB
-    wanted = 2 * trial.dataset_bytes + _SPARE_BYTES
-    if available < wanted:
-        need, found = format_bytes(wanted), format_bytes(available)
-        return f"a disk in memory would need {need} of memory, and {found} are available"
-    return ""
-
-
-def latency(
-    wanted: LatencyFloor, made_us: int | None, measured_us: float | None, obstacle: str
-) -> Fidelity:
-    """Return the fidelity of the latency; `made_us` is that of a disk made for the trial."""
-    asked = " and ".join(
-        f"{us / 1000:g} ms a {direction}"
-        for direction, us in (("read", wanted.read_us), ("write", wanted.write_us))
-        if us
-    )
-    if made_us is None:
-        reason = f"io.max adds no latency; {asked} are missing here: {obstacle}"
-        return Fidelity("latency", "absent", reason)
-    seen = f"; a direct read of one page takes {measured_us / 1000:.3g} ms" if measured_us else ""
-    is_slow = measured_us is not None and measured_us > SLOW * made_us
-    different = [us for us in (wanted.read_us, wanted.write_us) if us is not None and us != made_us]
-    state = "looser" if different else "exact"
-    if is_slow or (different and max(different) < made_us):
-        state = "stricter"
-    reason = f"takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
-    return Fidelity("latency", state, f"the disk made for the trial {reason}")
+def no_latency(wanted: LatencyFloor) -> Fidelity:
+    """Return the fidelity of the latency where a cgroup enforces the limits."""
+    reason = f"a cgroup adds no latency, and {wanted} are missing; --enforced-by volume adds them"
+    return Fidelity("latency", "absent", reason)
 
 
 _PERIOD_SECONDS = 0.1

@@ -49,14 +49,13 @@ def test_a_level_may_change_program_storage_and_memory(top: Path) -> None:
         level("""
 workload = { program = "fio", kind = "fio", arguments = ["rw=randread", "offset_increment=25%"] }
 before = { program = "pcread", arguments = ["--file", "{file}"], slice = "other" }
-storage = "dm_delay"
-storage_latency_us = 8000
+storage = "container_layer"
 machine_memory_bytes = { dataset_fraction = 0.5 }"""),
     )
     random = experiment.levels["pattern"]["random"]
     assert random.workload == Workload("fio", ("rw=randread", "offset_increment=25%"), "fio")
     assert random.before == SetupStep("pcread", ("--file", "{file}"), "other")
-    assert (random.storage, random.storage_latency_us) == ("dm_delay", 8000)
+    assert random.storage == "container_layer"
     assert random.machine_memory_bytes == DatasetFraction(dataset_fraction=0.5)
     assert experiment.programs() == {"pcread"}
 
@@ -76,12 +75,8 @@ def test_files_make_the_dataset_larger_and_a_smoke_run_covers(top: Path) -> None
 @pytest.mark.parametrize(
     ("text", "key", "word"),
     [
-        ('storage = "null_blk"', RANDOM, "needs storage_latency_us"),
-        ("storage_latency_us = 5", RANDOM, "needs storage_latency_us"),
-        ('storage = "data"\nstorage_latency_us = 5', RANDOM, "needs storage_latency_us"),
-        ('storage = "dm_delay"\nstorage_latency_us = 1500', RANDOM, "whole milliseconds"),
         ("files = 3", f"{RANDOM}.files: the data of sizes.", "among 3 files"),
-        ('storage = "floppy"', f"{RANDOM}.storage", "null_blk"),
+        ('storage = "floppy"', f"{RANDOM}.storage", "container_layer"),
         (FIO.format("rw=write"), "rw=write would write", "randread"),
         (FIO.format("invalidate=1"), "invalidate is an option that pagecage writes", ""),
         (FIO.format("--rw=read"), "is not a fio job option", ""),

@@ -20,8 +20,10 @@ from pagecage.linux.block_device import (
     Mount,
     detach_loop_disk,
     find_mount,
+    layers_with_queue,
     on_disk_bytes,
     parse_mountinfo,
+    read_latency_us,
     read_lower_device,
     read_queue_settings,
     resolve_disk,
@@ -470,3 +472,23 @@ def test_without_room_nothing_is_left(tmp_path: Path, spool: Path) -> None:
         assert not (spool / "disk").is_mount()
     finally:
         run(["umount", small])
+
+
+def test_a_direct_read_takes_its_time(on_disk: Path) -> None:
+    path = on_disk / "file"
+    path.write_bytes(os.urandom(2**20))
+    assert 0.5 < known(read_latency_us(path)) < 1e6
+
+
+def test_a_file_that_cannot_be_read_directly_has_no_latency(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"x")
+    assert read_latency_us(tmp_path / "small") is None
+    assert read_latency_us(tmp_path / "none") is None
+
+
+def test_read_ahead_is_set_on_every_layer_that_has_a_queue(tmp_path: Path) -> None:
+    disk(tmp_path, "vda", "254:0")
+    partition(tmp_path, "vda", "vda1", "254:1")
+    disk(tmp_path, "dm-0", "253:0", ("vda1",))
+    stacked = Disk("vda", "254:0", "/dev/vda", "ext4", "/", ("dm-0", "vda1", "vda"))
+    assert [layer.name for layer in layers_with_queue(stacked, tmp_path)] == ["dm-0", "vda"]

@@ -253,15 +253,14 @@ def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     step = SetupStep("pcread", ("--file", "{file}"), "other")
     set_up = level_table(
         before={"program": "pcread", "arguments": ["--file", "{file}"], "slice": "other"},
-        storage="null_blk",
-        storage_latency_us=500,
+        storage="container_layer",
         machine_memory_bytes={"dataset_fraction": 1.5},
     )
     levels = {"a": {"x": set_up}, "b": {"y": level_table()}}
     experiment = replace(BASE, factors={"a": ("x",), "b": ("y",)}, levels=levels)
     sizes = {**SIZES, "smoke": size_table(dataset="1MiB", files=3)}
     [trial, _] = make_trials(replace(experiment, sizes=sizes, fill="index"), CAGES, CHOICES)
-    assert (trial.before, trial.storage, trial.storage_latency_us) == (step, "null_blk", 500)
+    assert (trial.before, trial.storage) == (step, "container_layer")
     assert trial.machine_memory_bytes == 3 * 2**20 * 3 // 2
     assert [d.file_name for d in trial.datasets] == [f"index-1048576-{n}.bin" for n in (1, 2, 3)]
     assert trial.dataset_bytes == 3 * 2**20
@@ -309,11 +308,8 @@ def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     assert trials["x"].dataset is None
 
 
-def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
+def test_writes_need_disk_space_and_no_memory() -> None:
     sizes = {**SIZES, "smoke": size_table(dataset="1MiB", max_seconds=5.0, writes="3GiB")}
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
     assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
     assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes
-    trials = tuple(replace(trial, storage="null_blk") for trial in writing.trials)
-    in_memory = replace(writing, trials=trials)
-    assert resource_needs(in_memory).memory_bytes == 4.75 * 2**30

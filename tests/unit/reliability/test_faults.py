@@ -95,6 +95,7 @@ def inject(results: Path, count: int) -> list[str]:
     return [f"{row['fault']} {row['call']} {row['target']} {row['occurrence']}" for row in rows]
 
 
+@pytest.mark.slow
 def test_a_second_campaign_continues_the_first(tmp_path: Path) -> None:
     first = inject(tmp_path, 2)
     second = inject(tmp_path, 3)

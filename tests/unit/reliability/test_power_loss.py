@@ -7,6 +7,8 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
+
 from pagecage.process import run
 from reliability.disk_recorder import Cut, Disk, Loss, flush_entry, read_journal, write_entry
 from reliability.power_loss import power_loss_section
@@ -53,6 +55,7 @@ def test_other_writes_are_lost_reordered_and_torn(tmp_path: Path) -> None:
     assert disk.after(cut, random.Random(0))[1] == Loss(2, 2, 1)
 
 
+@pytest.mark.slow
 @needs_fuse
 def test_no_reported_record_is_lost_and_without_fsync_they_are(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "reliability.power_loss", "--cuts", "10", "--runs", "1"]

@@ -13,7 +13,7 @@ running=$1 agent_dir=$2 data_dir=$3 device=$4 sysctls=$5 units=$6
 shift 6
 
 tools() {
-    for tool in iostat sar sadf vmtouch bpftrace fio dmsetup nbdkit nbd-client java python3 systemd-run; do
+    for tool in iostat sar sadf vmtouch bpftrace fio nbdkit nbd-client java python3 systemd-run; do
         command -v "$tool" > /dev/null || echo "missing tool $tool"
     done
 }

@@ -17,10 +17,8 @@ from pagecage.agent.limits.fidelity import (
     combined,
     count_as_provider,
     io_size,
-    latency,
-    latency_floor_us,
     merged,
-    no_floor_reason,
+    no_latency,
     not_shared_reason,
     write_io_max,
 )
@@ -36,10 +34,9 @@ from pagecage.model.cage import (
     IoAccounting,
     LatencyFloor,
 )
-from pagecage.model.trial import Dataset
 from tests.builders.collector_contexts import collector_context
 from tests.builders.waiting import wait_until
-from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial
+from tests.fake_host.machine import MAJ_MIN, NODE, Machine
 
 DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
 KIB = 1024
@@ -123,40 +120,10 @@ def test_unknown_accounting_has_no_fidelity(journal: QueueSettingsJournal) -> No
     assert count_as_provider(IoAccounting(None, False, False), DISK, journal) == []
 
 
-def test_latency_of_a_disk_made_for_the_trial() -> None:
-    exact = latency(LatencyFloor(1000, 1000), 1000, 1240.0, "")
-    assert exact.state == "exact"
-    assert exact.reason == (
-        "the disk made for the trial takes 1 ms for every I/O, of 1 ms a read and 1 ms a write;"
-        " a direct read of one page takes 1.24 ms"
-    )
-    assert latency(LatencyFloor(1000, 500), 1000, None, "").state == "stricter"
-    assert latency(LatencyFloor(1000, 1000), 1000, 14_600.0, "").state == "stricter"
-    assert latency(LatencyFloor(1000, 2000), 1000, None, "").state == "looser"
-
-
-def test_a_missing_latency_has_a_reason() -> None:
-    fidelity = latency(LatencyFloor(1000, None), None, 90.0, "some reason")
-    assert fidelity.state == "absent"
-    assert fidelity.reason == "io.max adds no latency; 1 ms a read are missing here: some reason"
-
-
-def test_latency_floor_of_a_cage() -> None:
-    assert latency_floor_us(Cage("none", {})) is None
-    assert latency_floor_us(Cage("read", {}, latency=LatencyFloor(1000, 2000))) == 1000
-    assert latency_floor_us(Cage("write", {}, latency=LatencyFloor(None, 2000))) == 2000
-
-
-def test_reasons_for_making_no_disk(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemAvailable: 2097152 kB\n")
-    trial = make_trial(dataset=Dataset(512 * KIB * KIB))
-    assert no_floor_reason(trial, True, meminfo) == ""
-    assert "guest that pagecage made" in no_floor_reason(trial, False, meminfo)
-    assert "not made by pagecage" in no_floor_reason(replace(trial, dataset=None), True, meminfo)
-    large = replace(trial, dataset=Dataset(1024 * KIB * KIB))
-    says = "a disk in memory would need 2.25 GiB of memory, and 2 GiB are available"
-    assert no_floor_reason(large, True, meminfo) == says
+def test_a_cgroup_adds_no_latency() -> None:
+    fidelity = no_latency(LatencyFloor(1000, None))
+    reason = "a cgroup adds no latency, and 1 ms a read are missing; --enforced-by volume adds them"
+    assert vars(fidelity) == {"aspect": "latency", "state": "absent", "reason": reason}
 
 
 MAJ_MIN = "254:16"

@@ -1,12 +1,8 @@
-"""File systems that are made for a trial: on a disk, in memory, on a simulated volume."""
+"""The file system of a simulated volume that is served for a trial."""
 
 from __future__ import annotations
 
-import mmap
-import os
 import shutil
-import statistics
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +12,6 @@ from pagecage.agent.volume_server import (
     CONTROL_SOCKET,
     PATHS,
     VolumeServer,
-    await_device,
     choose_path,
     is_mounted,
     path_latency_us,
@@ -24,132 +19,12 @@ from pagecage.agent.volume_server import (
 )
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import MAKE_EXT4, Disk, resolve_disk
-from pagecage.linux.procfs import read_text
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import JsonView
-from pagecage.process import find_tool, run
-from pagecage.units import BLOCK_BYTES, GIB, MIB, format_bytes
+from pagecage.process import run
+from pagecage.units import GIB, MIB, format_bytes
 
-NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
-MAPPER = Path("/dev/mapper/pagecage-delay")
 _SPARE_BYTES = 512 * MIB
-"""More than a dataset must leave free; null_blk allocates memory only for written blocks."""
-_LOOKS = 16
-_MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
-
-
-@dataclass(frozen=True)
-class TrialStorage:
-    """A disk and the mount point of its file system."""
-
-    disk: Disk
-    mount_point: Path
-
-
-def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
-    node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
-    if kind == "dm_delay":
-        node = _delay(node, latency_us // 1000)
-    mount_point = spool / "storage"
-    mount_point.mkdir(parents=True, exist_ok=True)
-    run([*MAKE_EXT4, "-O", "^has_journal", node], timeout_seconds=300)
-    return _mounted(node, mount_point)
-
-
-def _mounted(node: Path, mount_point: Path) -> TrialStorage:
-    run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
-    return TrialStorage(resolve_disk(mount_point), mount_point)
-
-
-def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
-    """Make a null_blk disk; return its node. Raises HostError if the kernel refuses."""
-    run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
-    settings = {
-        "size": -(-size_bytes // MIB),
-        "memory_backed": 1,
-        "irqmode": 2 if latency_us else 1,
-        "completion_nsec": latency_us * 1000,
-        "hw_queue_depth": 256,
-    }
-    try:
-        configfs.mkdir()
-        for name, value in settings.items():
-            (configfs / name).write_text(str(value))
-        # 255 sectors would split 128 KiB into two I/Os of io.max. Some kernels lack the setting.
-        with suppress(OSError):
-            (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
-        (configfs / "power").write_text("1")
-        index = (configfs / "index").read_text().strip()
-    except OSError as error:
-        reason = f"null_blk cannot be set up: {error.strerror} ({error.filename})"
-        raise HostError(reason, "use HOST=vm") from None
-    return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
-
-
-def _first_node(*names: Path) -> Path:
-    """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
-    missing = HostError(f"{names[0]} did not appear", "use HOST=vm")
-    await_device(lambda: any(name.is_block_device() for name in names), missing)
-    return next(name for name in names if name.is_block_device())
-
-
-def _delay(node: Path, milliseconds: int) -> Path:
-    if not find_tool("dmsetup"):
-        raise HostError("dmsetup is not installed", "apt-get install dmsetup")
-    run(["modprobe", "dm-delay"], timeout_seconds=30)
-    sectors = int((read_text(Path("/sys/class/block") / node.name / "size") or "0").strip())
-    table = f"0 {sectors} delay {node} 0 {milliseconds} {node} 0 0"
-    run(["dmsetup", "create", MAPPER.name, "--table", table], timeout_seconds=30)
-    return _first_node(MAPPER)
-
-
-def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
-    """Remove whatever make_storage made, even in part; return the names of what was there."""
-    mount_point = spool / "storage"
-    removed = []
-    if mount_point.is_mount():
-        run(["umount", mount_point], timeout_seconds=60)
-        removed.append(str(mount_point))
-    if mapper.exists():
-        run(["dmsetup", "remove", "--retry", mapper.name], timeout_seconds=60)
-        removed.append(mapper.name)
-    if configfs.exists():
-        _remove_null_blk(configfs)
-        removed.append(f"null_blk {configfs.name}")
-    if mount_point.exists():
-        mount_point.rmdir()
-    return removed
-
-
-def _remove_null_blk(configfs: Path) -> None:
-    try:
-        (configfs / "power").write_text("0")
-        configfs.rmdir()
-    except OSError as error:
-        reason = f"null_blk cannot be removed: {error.strerror}"
-        raise PagecageError(reason, "restart the host") from None
-
-
-def read_latency_us(path: Path) -> float | None:
-    """Return the median time of a direct 4 KiB read; None if not supported."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    except OSError:
-        return None
-    try:
-        blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
-        with mmap.mmap(-1, BLOCK_BYTES) as buffer:
-            took = []
-            for n in range(min(_LOOKS, blocks)):
-                begin = time.perf_counter()
-                os.preadv(descriptor, [buffer], n * blocks // _LOOKS * BLOCK_BYTES)
-                took.append(time.perf_counter() - begin)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return statistics.median(took) * 1e6 if took else None
 
 
 _UNMOUNT_SECONDS = 60.0
@@ -161,7 +36,8 @@ class MountedVolume:
     """A served volume with its file system. `path` is described in docs/FORMAT.md."""
 
     server: VolumeServer
-    storage: TrialStorage
+    disk: Disk
+    mount_point: Path
     path: JsonView
 
 
@@ -179,20 +55,22 @@ def mount_volume(
     try:
         node = path.attach(server, folder)
         found = {"kind": path.name, "latency_us": path_latency_us(node, server.command)}
-        return MountedVolume(server, _mount(node, folder, is_new=is_new), found)
+        mount_point = _mount(node, folder, is_new=is_new)
+        return MountedVolume(server, resolve_disk(mount_point), mount_point, found)
     except BaseException:
         _unmount(folder)
         server.end()
         raise
 
 
-def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
+def _mount(node: Path, folder: Path, *, is_new: bool) -> Path:
     # The last start may have been killed before there was a file system, or in the middle of it.
     if is_new or run(["e2fsck", "-f", "-p", node], check=False).status >= _NOT_REPAIRED:
         run([*MAKE_EXT4, node])
     mount_point = folder / "mounted"
     mount_point.mkdir(exist_ok=True)
-    return _mounted(node, mount_point)
+    run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
+    return mount_point
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:
@@ -219,7 +97,7 @@ def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) ->
     So a command finds the files that a replay copied to this host on the volume, under the paths
     that it was given. A copy that is as the original is kept.
     """
-    mount_point = mounted.storage.mount_point
+    mount_point = mounted.mount_point
     for name in names:
         original, copy = data_dir / name, mount_point / name
         original.mkdir(exist_ok=True)
