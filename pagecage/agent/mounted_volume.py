@@ -21,11 +21,9 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.linux.block_device import MAKE_EXT4, Disk, resolve_disk
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import JsonView
+from pagecage.model.volume_model import volume_file_bytes
 from pagecage.process import run
-from pagecage.units import GIB, MIB, format_bytes
-
-_SPARE_BYTES = 512 * MIB
-
+from pagecage.units import format_bytes
 
 _UNMOUNT_SECONDS = 60.0
 _NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
@@ -47,7 +45,7 @@ def mount_volume(
     """Serve and mount a disk's volume; its files are kept. Raises PagecageError."""
     path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
-    is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
+    is_new = _ensure_file(file, volume_file_bytes(data_bytes))
     folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
     folder.mkdir(parents=True, exist_ok=True)
     _unmount(folder)
@@ -78,16 +76,15 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
     if file.exists() and file.stat().st_size >= size_bytes:
         return False
     file.unlink(missing_ok=True)
-    whole = -(-size_bytes // GIB) * GIB
     with file.open("wb") as volume:
-        volume.truncate(whole)
-    done = run(["fallocate", "--length", str(whole), file], check=False, timeout_seconds=600)
+        volume.truncate(size_bytes)
+    done = run(["fallocate", "--length", str(size_bytes), file], check=False, timeout_seconds=600)
     if "No space left" in done.stderr:
         file.unlink()
         free = format_bytes(shutil.disk_usage(file.parent).free)
         reason = f"of the simulated volume do not fit in {file.parent} ({free} free)"
         hint = "choose a smaller --dataset or another --data-dir"
-        raise HostError(f"{format_bytes(whole)} {reason}", hint)
+        raise HostError(f"{format_bytes(size_bytes)} {reason}", hint)
     return True
 
 

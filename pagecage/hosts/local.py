@@ -104,7 +104,7 @@ class LocalHost:
     def require_free_space(self, data_bytes: int) -> None:
         """Raise PagecageError without room for data of this size; existing data count as room."""
         folder = Path(self.data_dir)
-        held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
+        held = (*folder.glob("*.bin"), *folder.glob("*.raw"), *folder.glob("prepared/*/*/**/*"))
         held_bytes = sum(path.lstat().st_size for path in held if path.is_file())
         free_bytes = self.facts()["free_bytes"]
         if free_bytes + held_bytes < data_bytes:

@@ -23,10 +23,19 @@ from pagecage.model.cage import (
     VolumeSimulation,
 )
 from pagecage.model.json_codec import Json
+from pagecage.units import GIB, MIB
 
 Quantiles = Sequence[tuple[float, ...]]
 _STEPS = 2000
 """Steps of the integral over a distribution between two sizes."""
+
+
+def volume_file_bytes(data_bytes: int) -> int:
+    """Return the size of the file of a volume that is served on the host itself, in whole GiB.
+
+    It has room for the data, for the file system's own and for 512 MiB more.
+    """
+    return -(-(data_bytes * 6 // 5 + 512 * MIB) // GIB) * GIB
 
 
 def latency_at(quantiles: Quantiles, probability: float) -> float:

@@ -115,7 +115,7 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
     changes = f"{settings}, which holds /,"
     if not sys.stdin.isatty():
         if plan.document.get("replay") is None and host.can_make_disk():
-            file = host.make_disk(needed_disk_bytes(plan.trials))
+            file = host.make_disk(needed_disk_bytes(plan.trials, serves_volumes=True))
             notify(f"disk: {file} by loop, which leaves {settings} alone")
             return
         notify(f"{changes} will be changed during each trial and restored after it")

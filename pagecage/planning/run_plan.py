@@ -168,7 +168,8 @@ def build_plan(
     cages = enforced(cages or _cages(options, experiment, size), options, host, notify)
     run_id = new_run_id(experiment.name, host.name)
     plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
-    if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
+    needed_bytes = needed_disk_bytes(plan.trials, serves_volumes=True)
+    if isinstance(host, LocalHost) and needed_bytes:
         host.require_free_space(needed_bytes)
     return plan
 

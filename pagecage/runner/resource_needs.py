@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
+from pagecage.model.cage import DATA_DISK
 from pagecage.model.json_codec import JsonView, from_json
 from pagecage.model.plan import Plan
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
+from pagecage.model.volume_model import volume_file_bytes
 from pagecage.runner.uploads import UploadedFile
 from pagecage.units import GIB, MIB
 
@@ -42,13 +44,22 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     )
 
 
-def needed_disk_bytes(trials: Sequence[Trial]) -> int:
-    """Return the disk space of all distinct data and of the most that one trial writes."""
+def needed_disk_bytes(trials: Sequence[Trial], *, serves_volumes: bool = False) -> int:
+    """Return the disk space of all distinct data and of the most that one trial writes.
+
+    With `serves_volumes`, the files of the simulated volumes are on the same disk.
+    """
     sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
     prepared = {trial.data for trial in trials if trial.data is not None}
     prepared_bytes = sum(data.disk_bytes for data in prepared)
     written_bytes = max((trial.writes_bytes for trial in trials), default=0)
-    return sum(sizes.values()) + prepared_bytes + written_bytes
+    volumes: dict[str, int] = {}
+    for trial in trials:
+        if serves_volumes and trial.cage.is_volume:
+            size_bytes = volume_file_bytes(trial.dataset_bytes + trial.writes_bytes)
+            for disk in (DATA_DISK, *trial.cage.disks):
+                volumes[disk] = max(size_bytes, volumes.get(disk, 0))
+    return sum(sizes.values()) + prepared_bytes + written_bytes + sum(volumes.values())
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:

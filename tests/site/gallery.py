@@ -48,11 +48,11 @@ def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
 
 
 def reports(runs: Sequence[Run], out: Path = GALLERY) -> list[Path]:
-    """Make the pages again that show these runs; return their paths."""
+    """Make each page again, from the newest run of its experiment; return their paths."""
     made = []
-    for run in runs:
-        page = out / f"{run.plan['experiment']}.html"
-        if page.exists() and f"{run.plan['run_id']}</title>" in page.read_text():
+    newest = {run.experiment: run for run in sorted(runs, key=lambda run: run.plan["run_id"])}
+    for experiment, run in newest.items():
+        if (page := out / f"{experiment}.html").exists():
             render(run.path)
             shutil.copy(run.path / PAGE, page)
             made.append(page)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from pagecage.definitions.experiment import Experiment
 from pagecage.errors import PagecageError
+from pagecage.model.cage import DiskLimits
 from pagecage.model.plan import blocks, plan_from_json, plan_to_json
-from pagecage.model.trial import SetupStep, Workload
+from pagecage.model.trial import Dataset, SetupStep, Workload
+from pagecage.model.volume_model import volume_file_bytes
 from pagecage.planning.plan import (
     PlanOptions,
     make_trials,
@@ -25,6 +27,7 @@ from pagecage.planning.plan import (
 )
 from pagecage.planning.treatments import covering
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
+from pagecage.units import GIB
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, level_table, plan_of, size_table
 
 level_names = st.text(min_size=1, max_size=12)
@@ -275,6 +278,16 @@ def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
     assert sizes_of == {6: 2**19, 1: 3 * 2**20}
     assert {t.dataset_bytes for t in trials.values()} == {3 * 2**20}
     assert needed_disk_bytes(list(trials.values())) == 6 * 2**20
+
+
+def test_the_files_of_simulated_volumes_need_room_on_the_disk_of_the_data() -> None:
+    trial = make_trials(BASE, CAGES, CHOICES)[0]
+    cage = replace(trial.cage, enforced_by="volume", disks={"wal": DiskLimits({})})
+    on_volumes = replace(trial, cage=cage, dataset=Dataset(GIB), writes_bytes=GIB)
+    of_data = needed_disk_bytes([trial, on_volumes])
+    assert of_data == needed_disk_bytes([trial, replace(on_volumes, cage=trial.cage)])
+    with_volumes = needed_disk_bytes([trial, on_volumes], serves_volumes=True)
+    assert with_volumes - of_data == 2 * volume_file_bytes(2 * GIB) == 6 * GIB
 
 
 def test_a_file_of_an_index_is_an_array_of_whole_buckets() -> None:
