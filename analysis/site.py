@@ -403,9 +403,12 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
         path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
     }
     kept = {name: path for name, path in found.items() if name not in _GENERATED}
-    (source / "docs/decisions").mkdir()
-    schemas = shutil.copytree(top / "docs/schema", source / "docs/schema")
-    targets = {*kept, *(f"docs/schema/{path.name}" for path in schemas.iterdir())}
+    for name in ("docs/decisions", "docs/schema"):
+        (source / name).mkdir()
+    targets = set(kept)
+    for path in sorted((top / "docs/schema").iterdir()):
+        shutil.copy(path, source / "docs/schema")
+        targets.add(f"docs/schema/{path.name}")
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, targets))
     records = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]

@@ -100,7 +100,7 @@ def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) ->
         original.mkdir(exist_ok=True)
         if not copy.is_dir() or _tree(copy) != _tree(original):
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(original, copy, symlinks=True)
+            run(["cp", "--archive", original, copy], timeout_seconds=600)
             run(["sync", "--file-system", mount_point], timeout_seconds=600)
         with (mount_point.parent / "bound").open("a") as noted:
             noted.write(f"{original.resolve()}\n")

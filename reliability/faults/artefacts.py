@@ -174,9 +174,10 @@ _BUILD = """mkdir "$2" && cp -r "$1/." "$2" && touch "$2/.buildinfo" &&
 for page in index genindex search; do echo '<meta charset="utf-8">' >"$2/$page.html"; done"""
 _COSTLY = {
     "analysis.site": (
-        *("site_page", "hosted_scorecard", "open_questions", "answers_report", "scorecard_page"),
-        *("index", "downloads", "execute", "execute_article"),
-    )
+        *("site_page", "open_questions", "scorecard_page", "index", "execute", "execute_article"),
+    ),
+    "analysis.articles.pages": ("answers_report",),
+    "analysis.articles.ratios": ("hosted_scorecard",),
 }
 _DONE: dict[str, Any] = {}
 
@@ -187,7 +188,8 @@ def prepare_site(root: Path) -> None:
         (root / folder).mkdir(parents=True)
     for name in ("docs/HOSTS.md", "docs/decisions/0001-first.md"):
         (root / name).write_text("# A document\n\nWith a [link](README.md).\n")
-    (root / "experiments").symlink_to(ROOT / "experiments")
+    for name in ("experiments", "docs/schema"):
+        (root / name).symlink_to(ROOT / name)
     unpack(_BUNDLE, root / "runs/one")
     _do_once()
     from analysis.site import load_run  # type: ignore[attr-defined]

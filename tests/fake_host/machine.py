@@ -21,7 +21,7 @@ from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
 from pagecage.agent.drivers.engine import ContainerEngines
-from pagecage.agent.facts import Tracefs
+from pagecage.agent.facts import Kernel, Tracefs
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
 from pagecage.agent.limits.calibration import Calibrator
@@ -74,6 +74,8 @@ class Machine:
             root / "system.control",
         )
         self.sys, self.spool, self.data = root / "sys", root / "spool", root / "data"
+        self.kernel = root / "kernel"
+        """The files by which a kernel shows its probes."""
         self.records = root / "host-records.jsonl"
         self.manager_socket = root / "private"
         """The socket of systemd, which exists only if a test serves it."""
@@ -98,6 +100,7 @@ class Machine:
         trees.disk(self.sys, "fakedisk", MAJ_MIN)
         trees.disk(self.sys, "otherdisk", OTHER_MAJ_MIN)
         self.log.touch()
+        trees.kernel(self.kernel)
         make_dataset(self.data)
 
     def environment(self) -> dict[str, str]:
@@ -125,7 +128,7 @@ class Machine:
         for module in (command, facts, storage, host_session, shell):
             set_(module, "resolve_disk", self.resolve_disk)
         set_(host_session, "Tracefs", partial(Tracefs, sys=self.sys))
-        kernel = trees.kernel(self.root / "kernel")
+        kernel = Kernel(self.kernel / "sys", self.kernel / "proc")
         for module in (bpftrace, blocklat):
             set_(module, "Kernel", lambda: kernel)
         set_(host_session, "MACHINE", self.spool)
