@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,15 @@ def evaluate_findings(run: Run) -> list[Finding]:
             note = f"{claim.id} {_VERDICTS[claim.verdict]}"
             finding = replace(finding, note="; ".join(filter(None, (finding.note, note))))
         found.append(finding)
+    return found
+
+
+def unmeasured(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Return the findings without a figure, by the reason."""
+    found = dict[str, list[Finding]]()
+    for finding in findings:
+        if finding.value is None:
+            found.setdefault(finding.note, []).append(finding)
     return found
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis import memory, sweep
 from analysis.articles.evaluate import evaluate_claims
-from analysis.articles.findings import evaluate_findings
+from analysis.articles.findings import Finding, evaluate_findings, unmeasured
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.tables import contradiction_html, ratio_sections, with_anchors
 from analysis.cells import (
@@ -350,22 +350,31 @@ def paragraph_html(text: str) -> str:
 
 
 def answer_html(run: Run) -> str:
-    items = []
-    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
-        question = (
-            f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
-        )
-        sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
+    items, found = [], evaluate_findings(run)
+    for finding, published in zip(found, published_ratios(run), strict=True):
         if finding.value is None:
-            reason = f"<small>Not measured: {escape(finding.note)}.</small>"
-            items.append(f'<li class="open">{sentence}{question}{reason}</li>')
             continue
+        sentence, value = _finding_html(finding), escape(finding.value)
         notes = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
         note = f"<small>{_capitalised(notes)}.</small>" if notes else ""
         figure, opened, interval = value.partition(" (")
         strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
-        items.append(f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>")
+        items.append(f"<li>{sentence.replace(value, strong, 1)}{note}</li>")
+    for reason, missing in unmeasured(found).items():
+        text, sentences = f"Not measured: {escape(reason)}.", [*map(_finding_html, missing)]
+        if len(sentences) == 1:
+            items.append(f'<li class="open">{sentences[0]}<small>{text}</small></li>')
+        else:
+            listed = "".join(f"<li>{sentence}</li>" for sentence in sentences)
+            folded = f"<details><summary>{text} ({len(sentences)} findings)</summary>"
+            items.append(f'<li class="open">{folded}<ul>{listed}</ul></details></li>')
     return "".join(items)
+
+
+def _finding_html(finding: Finding) -> str:
+    question = escape(finding.question)
+    ref = f' <span class="ref">{question}</span>' if question else ""
+    return definition_text_html(finding.sentence) + ref
 
 
 def notices_html(run: Run) -> str:

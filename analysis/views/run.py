@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
-from analysis.articles.findings import evaluate_findings
+from analysis.articles.findings import evaluate_findings, unmeasured
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import (
@@ -265,15 +265,17 @@ def _notes(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
 
 
 def _findings(run: Run) -> Iterator[Paragraph]:
-    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
-        question = f"{finding.question} " if finding.question else ""
+    found = evaluate_findings(run)
+    for finding, published in zip(found, published_ratios(run), strict=True):
         if finding.value is None:
-            text = f"{question}{finding.sentence} not measured: {finding.note}"
-            yield Paragraph(text, tone="warning", marker="?")
             continue
+        question = f"{finding.question} " if finding.question else ""
         note = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
         tone: Tone = "plain" if finding.is_proven else "warning"
         yield Paragraph(question + finding.sentence, note, tone, "•")
+    for reason, missing in unmeasured(found).items():
+        what = f"{len(missing)} findings" if len(missing) > 1 else missing[0].sentence
+        yield Paragraph(f"not measured: {what}: {reason}", tone="warning", marker="?")
 
 
 def _diagnosis(run: Run, limits: Sequence[BindingCause]) -> Iterator[Block]:

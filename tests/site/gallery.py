@@ -29,7 +29,7 @@ TITLE = "the title"
 REPORTS = {
     "async-hazard": {"Latency distribution": 700},
     "constrained-random": {TITLE: 420, "Results": 590},
-    "postgres-gp3": {TITLE: 400, "Diagnosis": 600},
+    "postgres-gp3": {TITLE: 440, "Diagnosis": 600},
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
 NOTEBOOK = "notebooks/constrained-random.html"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,11 @@ def test_a_finding_without_a_figure_states_the_reason(tmp_path: Path) -> None:
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
     assert finding.note == "no trial of it has a figure"
     assert "Not measured: no trial of it has a figure." in notebook.answer_html(run)
+    table = run.definition["findings"][0]
+    both = replace(
+        run, plan={**run.plan, "definition": {**run.definition, "findings": [table] * 2}}
+    )
+    assert "no trial of it has a figure. (2 findings)</summary>" in notebook.answer_html(both)
     gone, _ = found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})
     assert gone.note == "size emulated leaves its treatment out"
 
