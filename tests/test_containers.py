@@ -13,6 +13,7 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +25,7 @@ from pagecage.hosts.vm.image import FOLDER_VARIABLE, packed_directory, read_vers
 from pagecage.process import Completed, run
 from tests.harness_store import IMAGE, STORE
 from tests.tree import ROOT
+from tests.verbs import VERBS
 
 RECIPES = sorted((ROOT / "containers").glob("*.Containerfile"))
 BIN = Path(sys.prefix) / "bin"
@@ -197,6 +199,18 @@ MOST_BYTES = 700_000_000
 """The bound of docs/CONTAINERS.md, uncompressed and with the guest."""
 RECIPE = (ROOT / "containers/harness.Containerfile").read_text()
 SOMEBODY = 1234
+
+
+def test_what_the_installation_of_the_harness_imports_and_calls_exists() -> None:
+    """The build itself takes minutes, and runs with the long tests."""
+    script = (ROOT / "containers/install-harness").read_text()
+    modules = re.findall(
+        r"\bpagecage\.[\w.]+", " ".join(re.findall(r"-c 'import ([^']+)'", script))
+    )
+    assert [name for name in modules if find_spec(name) is None] == []
+    called = set(re.findall(r'bin/pagecage" (\w+)', script))
+    assert called >= {"list", "run", "import"}
+    assert called <= set(VERBS)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pagecage.process import run
 from tests.ansible.hosts import FOR_ROOT, by_chroot, disk, played, refusal, root_file_system
 from tests.tree import ROOT
 
-pytestmark = FOR_ROOT
+pytestmark = [FOR_ROOT, pytest.mark.slow]
 SURVEY = (ROOT / "ansible/roles/survey/files/survey.sh").read_text()
 LABEL, PLACE = "pagecage-data", "/srv/pagecage"
 LINUX_PARTITION = (

@@ -45,6 +45,7 @@ def test_a_disk_that_is_too_small(here: Machine) -> None:
     assert done.stdout.endswith("status 2\n"), f"something was made: {printed(done)}"
 
 
+@pytest.mark.slow
 def test_a_proxy_that_answers_nothing(here: Machine, silent_port: int) -> None:
     began = time.monotonic()
     done = here.run("make list", https_proxy=f"http://127.0.0.1:{silent_port}")

@@ -74,6 +74,7 @@ def test_a_scope_that_is_refused_ends_the_trial_and_its_program(
     assert machine.left() == []
 
 
+@pytest.mark.slow
 def test_a_program_outside_of_its_scope_is_not_measured(
     machine: Machine, served: FakeUnits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

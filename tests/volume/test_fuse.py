@@ -226,6 +226,7 @@ def test_a_killed_server_is_an_error_at_once_and_leaves_nothing(
     assert left_of(spool) == []
 
 
+@pytest.mark.slow
 def test_a_long_pause_does_not_hold_the_end_up(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_command_reads_its_copies_from_the_volume(host: Place) -> None:
     assert (host.copies / "big").exists(), "the original is in its place again"
 
 
+@pytest.mark.slow
 def test_data_of_other_trials_go_when_a_volume_has_no_room(host: Place) -> None:
     for size_mib in (420, 400):  # together they do not fit the volume, of 1 GiB
         data = Dataset(size_mib * 2**20)

@@ -188,15 +188,9 @@ def hints() -> Iterator[str]:
         yield from re.findall(r"Fix: ([^\n]*)", path.read_text())
 
 
-FOUND = sorted({text for text in hints() if COMMAND.search(text)})
-
-
-def test_fixes_with_make_are_found() -> None:
-    assert "make setup" in FOUND
-    assert any("make build" in text for text in FOUND)
-
-
-@pytest.mark.parametrize("hint", FOUND)
-def test_an_installed_package_names_a_command_that_it_has(hint: str) -> None:
-    assert not COMMAND.search(fix_here(hint, is_installed=True)), hint
-    assert fix_here(hint, is_installed=False) == hint
+def test_an_installed_package_names_commands_that_it_has() -> None:
+    found = {text for text in hints() if COMMAND.search(text)}
+    assert "make setup" in found
+    assert any("make build" in text for text in found)
+    assert [hint for hint in found if COMMAND.search(fix_here(hint, is_installed=True))] == []
+    assert [hint for hint in found if fix_here(hint, is_installed=False) != hint] == []

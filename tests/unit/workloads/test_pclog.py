@@ -30,7 +30,7 @@ def make(*words: str, seconds: int = 600) -> str:
 @pytest.mark.parametrize(
     "kind",
     [
-        "asan",
+        pytest.param("asan", marks=pytest.mark.slow),
         pytest.param("check", marks=pytest.mark.long),
         pytest.param("tsan", marks=pytest.mark.long),
     ],
