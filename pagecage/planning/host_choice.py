@@ -154,9 +154,11 @@ def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     if not limited or not (found := local.missed_for_limits()):
         return
     missed = found[0]
-    without = "run only treatments without limits: --treatment cage=uncaged"
     message = f"this machine cannot hold the limits of {_named(limited)}: {missed.reason}"
-    raise HostError(message, f"{missed.hint}, or {without}" if missed.hint else without)
+    without = "--treatment cage=uncaged"
+    if missed.hint:  # alone, since it can be a command
+        raise HostError(f"{message} ({without} leaves them out)", missed.hint)
+    raise HostError(message, f"run only treatments without limits: {without}")
 
 
 def _named(trials: Iterable[Trial]) -> str:
