@@ -374,8 +374,8 @@ def _inner_node(own: Path, root: Path) -> tuple[Path, Obstacle | None]:
         if group == root:
             break
     move = (
-        f"mkdir {root}/init && for p in $(cat {root}/cgroup.procs);"
-        f" do echo $p >{root}/init/cgroup.procs; done"
+        f"mkdir {root}/init && while read p; do echo $p >{root}/init/cgroup.procs; done"
+        f" <{root}/cgroup.procs"
     )
     return root, Obstacle("memory", f"{reason}, so no cgroup can be made below it", move)
 
