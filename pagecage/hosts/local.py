@@ -182,14 +182,15 @@ def require_idle(spool: Path) -> None:
         raise HostError(f"another run is using this machine ({user})", "wait for it")
 
 
-def _spool_dir(uid: int, runtime: Path) -> str:
-    """Return the spool, which is in memory if the user has a runtime directory.
+def _spool_dir(uid: int, runtime: Path, shared: Path = Path("/dev/shm")) -> str:
+    """Return the spool, whose files are executed. It is in memory if the account has a place there.
 
-    Without a login, as in a container, there is none; and /dev/shm of a container is noexec.
+    Without a login, as in a container, there is no runtime directory; and a container's /dev/shm is
+    noexec.
     """
-    if uid == 0:
-        return "/dev/shm/pagecage"
-    return f"{runtime}/pagecage" if runtime.is_dir() else f"{tempfile.gettempdir()}/pagecage-{uid}"
+    place = runtime if uid else shared
+    can_execute = place.is_dir() and not os.statvfs(place).f_flag & os.ST_NOEXEC
+    return f"{place}/pagecage" if can_execute else f"{tempfile.gettempdir()}/pagecage-{uid}"
 
 
 _PROBED_BYTES = 128 * MIB

@@ -8,6 +8,7 @@ import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from tempfile import gettempdir
 from typing import Any
 
@@ -235,8 +236,13 @@ def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     assert done.stdout == "/nonexistent\n", "a workload inherits it"
 
 
-def test_the_spool_is_in_memory_for_who_has_a_runtime_directory(tmp_path: Path) -> None:
+def test_the_spool_is_in_memory_for_who_has_a_runtime_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A container has none, and its /dev/shm is noexec."""
-    assert local._spool_dir(0, tmp_path) == "/dev/shm/pagecage"
+    assert local._spool_dir(0, tmp_path, tmp_path) == f"{tmp_path}/pagecage"
     assert local._spool_dir(7, tmp_path) == f"{tmp_path}/pagecage"
     assert local._spool_dir(7, tmp_path / "none") == f"{gettempdir()}/pagecage-7"
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert local._spool_dir(0, tmp_path, tmp_path) == f"{gettempdir()}/pagecage-0"
+    assert local._spool_dir(7, tmp_path) == f"{gettempdir()}/pagecage-7"
