@@ -8,8 +8,8 @@ import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from tempfile import gettempdir
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
