@@ -115,8 +115,9 @@ def test_a_privileged_container_holds_limits_in_its_own_cgroup_namespace(
     found = f"{Path(loaded).parent}/root-runs/latest-smoke/records.jsonl"
     records = [json.loads(line) for line in shell(host, f"cat {found}").stdout.splitlines()]
     assert {record["outcome"] for record in records} >= {"ok"}
-    caged = [record["cage"] for record in records if record["cage"].get("properties")]
+    caged = [record["cage"] for record in records if record["cage"]["requested"]]
     assert caged
+    assert all(cage["expected"].items() <= cage["read_back"].items() for cage in caged)
     assert {cage["driver"]["name"] for cage in caged} == {"cgroupfs"}
 
 
