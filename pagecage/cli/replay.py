@@ -55,8 +55,9 @@ def needs_shell(text: str) -> bool:
 
 _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = (
-    "Exit status: the program's if it failed; 125 if pagecage failed, 126 or 127 if the program"
-    " cannot\nbe started or found; else 5 or 6 for a gate (docs/EXIT_CODES.md)."
+    "Exit status: the program's if it failed; 125 if pagecage failed, 126 or 127 if"
+    "\nthe program cannot be started or found; else 5 or 6 for a gate"
+    "\n(docs/EXIT_CODES.md)."
 )
 _USAGE = (
     "pagecage replay [OPTIONS] CAGE"
