@@ -44,15 +44,14 @@ _INTRODUCTION = (
     " bundles in `docs/runs` by `pagecage articles fidelity --markdown`."
 )
 _RATES = (
-    "fio drives each volume over its socket on a real CPU, without a guest, with empty credit"
+    "fio drives each volume on a block device of a real CPU, without a guest, with empty credit"
     " buckets. The model's rate follows from the limits, or from the mean latency if few requests"
-    " are in flight. The path between fio and the volume adds latency, so one request in flight"
-    " stays below the model's rate."
+    " are in flight. The path between fio and the volume adds latency. Its median is taken off each"
+    " request; the rest keeps one request in flight below the model's rate."
 )
 _LATENCY = (
     "The tables show quantiles of reads and writes below the limits, as configured and as measured"
-    " by fio. The difference is the latency of the path: two context switches, a socket and fio"
-    " itself."
+    " by fio. The difference is what remains of the path's latency after its median was taken off."
 )
 _LITTLE = (
     "At a limit, queueing determines the latency. By Little's law, rate times mean latency is the"
