@@ -101,7 +101,7 @@ unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
 	@$(pagecage) host unprovision "$$HOST" $(ask) $(if $(ERASE),--erase) $(ARGS)
 
 ##@ Check
-test: ready-test ## Run the tests, some of them in the guest (9 minutes; TESTS="tests/unit -k cage" for some)
+test: ready-test ## Run the tests, some of them in the guest (8 minutes; TESTS="tests/unit -k cage" for some)
 	@tools/run-tests --all "not slow and not long" $(TESTS)
 test-slow: ready-test ## Run the tests that `make test` leaves out for time, most of them in the guest (21 minutes)
 	@tools/run-tests --all "slow and not long" $(TESTS)

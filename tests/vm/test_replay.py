@@ -79,6 +79,7 @@ def test_the_report_tells_what_was_run_and_the_factor(replayed: CommandLine) -> 
     assert "times as long as without limits" in page
 
 
+@pytest.mark.slow
 def test_what_was_carried_is_gone(replayed: CommandLine, tmp_path: Path) -> None:
     assert known(by_cage(replayed)["uncaged"].workload.argv)[0].startswith("/data")
     status, out, _ = single(tmp_path, b"", "ls", "/data")
@@ -98,6 +99,7 @@ def single(
     return process.returncode, out, printed.decode()
 
 
+@pytest.mark.slow
 def test_a_single_replay_is_transparent(tmp_path: Path) -> None:
     """Input, output and status are the program's own, through ssh and the agent."""
     sent = os.urandom(300_000)
@@ -134,6 +136,7 @@ def test_what_evades_the_cage_is_a_mistake_with_its_mend(
     assert "Traceback" not in printed
 
 
+@pytest.mark.slow
 def test_a_shell_in_a_cage(tmp_path: Path) -> None:
     """Its limits are those of the guest's kernel, and leaving it leaves nothing."""
     runner = CommandLine(tmp_path)

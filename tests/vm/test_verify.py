@@ -248,6 +248,7 @@ def test_a_unit_of_a_users_own_systemd(host: VmHost, own_unit: str) -> None:
     assert "IOReadIOPSMax" in {limit["name"] for limit in found["limits"]}
 
 
+@pytest.mark.slow
 def test_refusals_on_a_real_machine(host: VmHost) -> None:
     def refused(*words: str) -> str:
         argv = ["python3", f"{host.spool_dir}/verify/pagecage-verify.pyz", *words]
