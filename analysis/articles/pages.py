@@ -51,7 +51,7 @@ _RATES = (
 )
 _LATENCY = (
     "The tables show quantiles of reads and writes below the limits, as configured and as measured"
-    " by fio. The difference is what remains of the path's latency after its median was taken off."
+    " by fio. The rest of the path's latency, beyond its median, is the difference."
 )
 _LITTLE = (
     "At a limit, queueing determines the latency. By Little's law, rate times mean latency is the"

@@ -11,7 +11,7 @@ from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import CheckedBy, SizeBytes, StrictTable, Words
 from pagecage.model.cage import Enforcer
 from pagecage.model.services import NAME, OWN_RESPONSES, MetricPattern, ServiceSpec, wrong_pattern
-from pagecage.model.trial import CommandSpec, DriverName, Package, SetupStep, Workload
+from pagecage.model.trial import CommandSpec, DriverName, Package, SetupStep, Storage, Workload
 from pagecage.verdicts.repeats import MOST_REPEATS
 
 
@@ -112,7 +112,6 @@ PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
 OF_COMMANDS = ("programs", "data")
 """Placeholders in the words of commands alone, not in those of other workloads."""
 CacheState = Literal["cold", "resident", "any"]
-Storage = Literal["data", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
 _AGENT_JOB_OPTIONS = (
     *("filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group"),

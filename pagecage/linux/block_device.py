@@ -20,7 +20,7 @@ from pagecage.units import BLOCK_BYTES
 
 SYS = Path("/sys")
 _LOOKS = 16
-"""Direct reads of which the median time is that of a disk."""
+"""Number of direct reads whose median time is a disk's latency."""
 # File systems that are not on one local disk: systemd would set no limit, and report it only in the
 # journal.
 REFUSED = {

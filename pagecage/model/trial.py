@@ -137,7 +137,7 @@ COLD_METADATA, FRESH_HOME, SAME_OUTPUT = CONDITIONS = get_args(Condition)
 COLLECTORS = tuple(TRACES)
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
-STORAGES = ("data", "container_layer")
+Storage = Literal["data", "container_layer"]
 DriverName = Literal[
     "systemd-scope",
     "systemd-service",

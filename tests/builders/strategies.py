@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from pagecage.model.cage import (
@@ -25,9 +27,9 @@ from pagecage.model.trial import (
     CACHE_STATES,
     COLLECTORS,
     DRIVERS,
-    STORAGES,
     Dataset,
     SetupStep,
+    Storage,
     Trial,
     Workload,
 )
@@ -169,7 +171,7 @@ trials = st.builds(
     files=st.integers(1, 200),
     before=st.none()
     | st.builds(SetupStep, words, st.lists(words).map(tuple), st.sampled_from(["same", "other"])),
-    storage=st.sampled_from(STORAGES),
+    storage=st.sampled_from(get_args(Storage)),
     machine_memory_bytes=st.none() | st.integers(1, 2**50),
     dirty_limits=st.dictionaries(
         st.sampled_from(["dirty_bytes", "dirty_background_bytes"]), st.integers(8192, 2**40)

@@ -17,6 +17,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import FloatRect, Page
 
+from analysis.articles.ratios import run_by_experiment
 from analysis.data.load import Run, bundled_runs
 from analysis.site import publish
 from analysis.views.render import PAGE, render
@@ -48,10 +49,9 @@ def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
 
 
 def reports(runs: Sequence[Run], out: Path = GALLERY) -> list[Path]:
-    """Make each page again, from the newest run of its experiment; return their paths."""
+    """Make each page again, from one run of its experiment; return their paths."""
     made = []
-    newest = {run.experiment: run for run in sorted(runs, key=lambda run: run.plan["run_id"])}
-    for experiment, run in newest.items():
+    for experiment, run in run_by_experiment(runs).items():
         if (page := out / f"{experiment}.html").exists():
             render(run.path)
             shutil.copy(run.path / PAGE, page)

@@ -192,7 +192,8 @@ def test_limits_that_cannot_be_held_are_refused_by_treatment(
     trials = make_trials(WITH_CAGES, FREE_AND_TIGHT, CHOICES)
     with pytest.raises(HostError, match=r"cannot hold the limits of .*tight.*no cgroup") as error:
         refuse_limits(trials, LocalHost(None))
-    assert "--treatment cage=uncaged" in f"{error.value.message} {error.value.hint}"
+    assert error.value.message.endswith(" (--treatment cage=uncaged leaves them out)")
+    assert error.value.hint == "see", "a command can be pasted"
     refuse_limits([trial for trial in trials if not trial.cage.has_limits], LocalHost(None))
 
 
