@@ -228,14 +228,14 @@ def what_decides(
     response = str(claim.get("response") or "")
     if claim.get("over_boot"):
         return "a machine that is restarted between two parts of the run", f"{command} RESUME=1"
+    if verdict == "undecided":  # so this machine measures it
+        repeats = _REPEATS if n < 2 else _MANY_REPEATS
+        return "the same machine, with more repeats", f"{command} REPEATS={repeats}"
     for beginning, machine in _BY_RESPONSE.items():
         if response.startswith(beginning):
             return machine, command
     if claim["rule"] == "decoded":
         return "a kernel whose functions can be traced, such as the guest's", f"{command} HOST=vm"
-    if verdict == "undecided":
-        repeats = _REPEATS if n < 2 else _MANY_REPEATS
-        return "the same machine, with more repeats", f"{command} REPEATS={repeats}"
     size = (definition.get("sizes") or {}).get(PUBLISHED_SIZE) or {}
     data = describe_dataset(definition, PUBLISHED_SIZE) if size.get("dataset") else ""
     return f"a real CPU{data and f' with memory and disk for {data}'}", command

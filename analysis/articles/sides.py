@@ -192,12 +192,16 @@ def _figure_of_record(response: str, trial: JudgedTrial) -> float | None:
 def _other_disks_fraction(trial: JudgedTrial) -> float | None:
     """Return the share of the host's reads that did not come from the measured disk.
 
-    `pgpgin` counts the reads of all disks in KiB, each where it was submitted.
+    `pgpgin` counts the reads of all disks in KiB, each where it was submitted: those of a disk by
+    loop again where its file is read.
     """
     all_kib = difference(trial.record, "host", "vmstat", "pgpgin")
     sectors = difference(trial.record, "device", "sectors_read")
     if not all_kib or sectors is None:
         return None
+    below = difference(trial.record, "lower_device", "sectors_read")
+    if below is not None and (trial.record.device.name or "").startswith("loop"):
+        sectors += below
     return max(0.0, 1 - sectors * SECTOR_BYTES / (all_kib * KIB))
 
 

@@ -31,7 +31,7 @@ class RunRequest:
     restore_seq emulated details`). With `user` the trials run under the user's own systemd. `disks`
     has a directory on each disk beside the data directory's, by name. `own_programs` are the texts
     of the definition's own programs by name. With `own_disk` the data directory is on a disk that
-    the agent makes of a file (`file`, `size_bytes`).
+    the agent makes of a file (`file size_bytes`), with room for `data_bytes`.
     """
 
     run_id: str

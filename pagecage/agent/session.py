@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.data_files import leave_room
+from pagecage.agent.data_files import SPARE_BYTES, leave_room
 from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import HostSession, Tracers, alone, open_session, sweep
 from pagecage.agent.phases import run_phases
@@ -60,7 +60,7 @@ def serve(
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
         write_custom_programs(request)
-        with _on_own_disk(request, interruption) as placed:
+        with on_own_disk(request, interruption) as placed:
             facts = read_facts(Path(placed.data_dir), placed.user, placed.disks)
             # With the versions of the packages that the trials need.
             wanted = dict.fromkeys(one for trial in placed.trials for one in trial.packages)
@@ -71,20 +71,20 @@ def serve(
                     run_trial(session, trial, placed.attempts.get(trial.trial_id, 1))
 
 
-_USABLE_SHARE = 0.9  # of a disk; the file system takes the rest for itself
-
-
 @contextmanager
-def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[RunRequest]:
-    """Yield the request, with its data directory on the disk that it asks for, if any."""
+def on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[RunRequest]:
+    """Yield the request, with its data directory on the disk that it asks for, if any.
+
+    Data of other requests are removed from it if this one's do not fit beside them.
+    """
     if request.own_disk is None:
         yield request
         return
-    size_bytes = request.own_disk["size_bytes"]
-    disk = LoopDisk(Path(request.own_disk["file"]), size_bytes)
+    wanted = request.own_disk
+    disk = LoopDisk(Path(wanted["file"]), wanted["size_bytes"])
     try:
         directory = disk.attach(request.spool)
-        leave_room(directory, request.trials, round(_USABLE_SHARE * size_bytes))
+        leave_room(directory, request.trials, wanted["data_bytes"] + SPARE_BYTES)
         yield replace(request, data_dir=str(directory))
     finally:
         with interruption.held():

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,24 @@ _MODE = 0o100644 << 16
 _BINARY = "it is not text, so it cannot be redacted"
 
 
-def pack(run: Path, target: Path, *, redacted: bool = True, keep: Collection[str] = ()) -> Manifest:
+def pack(
+    run: Path,
+    target: Path,
+    *,
+    redacted: bool = True,
+    keep: Collection[str] = (),
+    leave_out: Collection[str] = (),
+) -> Manifest:
     """Write the archive and return its manifest (docs/FORMAT.md).
 
-    `keep` names the KINDS of values that are not replaced. Raises PagecageError if `run` is not a
-    run.
+    `keep` names the KINDS of values that are not replaced. `leave_out` has patterns of traces that
+    the archive does not contain (fnmatch(3)), as file name or as path below the run. Raises
+    PagecageError if `run` is not a run.
     """
     if target.exists():
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
-    contents, left_out = _contents(run)
+    contents, left_out = _contents(run, leave_out)
     redactions: list[dict[str, object]] = []
     kept: dict[str, int] = {}
     if redacted:
@@ -169,7 +178,9 @@ def _plan(run: Path) -> Document:
     return dict(plan)
 
 
-def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
+def _contents(
+    run: Path, leave_out: Collection[str]
+) -> tuple[dict[str, bytes], list[dict[str, str]]]:
     """Return the files of the run that a bundle may contain, and the others but for links."""
     found, left_out = {}, []
     paths = (Path(folder, name) for folder, _, names in os.walk(run) for name in names)
@@ -177,7 +188,10 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
         name = path.relative_to(run).as_posix()
         if name in (MANIFEST, NAME, REPORT, "report.html"):
             continue
-        if is_allowed(name):
+        is_trace = name.startswith("trials/")
+        if is_trace and any(fnmatchcase(one, p) for p in leave_out for one in (name, path.name)):
+            left_out.append({"path": name, "why": "the bundle was made without it"})
+        elif is_allowed(name):
             found[name] = path.read_bytes()
         else:
             left_out.append({"path": name, "why": "it is not a file of a run"})

@@ -34,6 +34,7 @@ def export(
     out: NewFile | None = None,
     redact: Annotated[bool, Parameter(negative="--no-redact")] = True,
     keep: Annotated[tuple[Kind, ...], Parameter(negative=(), metavar="KIND")] = (),
+    leave_out: Annotated[tuple[str, ...], Parameter(negative=(), metavar="FILE")] = (),
 ) -> int:
     """Pack a run into one archive.
 
@@ -52,6 +53,9 @@ def export(
     keep
         Kind of value that is not replaced: addresses, arguments, hosts, ids, kernel, urls, users,
         variables or words. May be given several times
+    leave_out
+        Trace that the archive does not contain, such as fio_lat.log or 'fio_*.log'. May be given
+        several times
     """
     from pagecage.bundle.pack import SUFFIX, pack
 
@@ -59,7 +63,7 @@ def export(
         target = out or Path(f"{run_id}{SUFFIX}")
         if target.exists():
             raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
-        manifest = pack(folder.path, target, redacted=redact, keep=keep)
+        manifest = pack(folder.path, target, redacted=redact, keep=keep, leave_out=leave_out)
     _tell(manifest)
     print(target)
     return EXIT_OK

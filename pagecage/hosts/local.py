@@ -81,7 +81,11 @@ class LocalHost:
     def make_disk(self, data_bytes: int) -> str:
         """Let the agent make a disk with room for this much data; return its file."""
         size_bytes = -(-(data_bytes * 21 // 20 + _SPARE_BYTES) // MIB) * MIB
-        self.own_disk = {"file": f"{self.data_dir}/disk.img", "size_bytes": size_bytes}
+        self.own_disk = {
+            "file": f"{self.data_dir}/disk.img",
+            "size_bytes": size_bytes,
+            "data_bytes": data_bytes,
+        }
         return str(self.own_disk["file"])
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:

@@ -143,9 +143,11 @@ def _scaled_bound(seconds: float, least_seconds: float, share: float = SHARE) ->
 
 
 def _workloads_clock(record: Record, seconds: float) -> Iterator[str]:
-    own = (record.workload.end or {}).get("seconds")
+    end = record.workload.end or {}
+    own, checks = end.get("seconds"), end.get("check_seconds")
     if not isinstance(own, int | float):
         return
+    own += checks if isinstance(checks, int | float) else 0
     most = _scaled_bound(seconds, UNCOUNTED_SECONDS)
     if record.emulated:
         most = _scaled_bound(seconds, UNCOUNTED_EMULATED_SECONDS, UNCOUNTED_EMULATED_SHARE)
@@ -329,7 +331,10 @@ def _read_contradictions(record: Record) -> Iterator[str]:
     is_planned = any(PLANNED in word for word in record.workload.argv or ())
     if read is None or charged is None or is_planned:
         return
-    past = read - max(0, charged) - (end.since(start, "reclaimed_bytes") or 0)
+    # cgroup v1 counts no reclaim of a cgroup. What the whole host reclaimed bounds it.
+    is_counted = end.reclaimed_bytes is not None
+    by_whom = "reclaimed_bytes" if is_counted else "host_reclaimed_bytes"
+    past = read - max(0, charged) - (end.since(start, by_whom) or 0)
     if past > spare and not reclaim_is_unknown(start, end):
         yield (
             f"{format_bytes(past)} were read past the page cache, which the plan does not ask for"

@@ -87,6 +87,22 @@ def test_what_is_not_redacted_is_whole(run: Path, tmp_path: Path) -> None:
     assert b"db-17" in next(data for name, data in files.items() if name.endswith("sar.bin"))
 
 
+def test_a_trace_may_be_left_out_and_is_named(run: Path, tmp_path: Path) -> None:
+    """The trial's verdicts do not miss it then; plan, facts and records are always packed."""
+    before = [trial.is_included for trial in load_run(run).trials]
+    manifest = pack(run, tmp_path / "given.zip", leave_out=["samples*", "*.json", "*.jsonl"])
+    gone = [one["path"] for one in manifest["left_out"] if "without it" in one["why"]]
+    packed = contents(tmp_path / "given.zip")
+    assert gone
+    assert {"plan.json", "records.jsonl"} <= packed.keys()
+    assert all(path.startswith("trials/") for path in gone)
+    assert not packed.keys() & set(gone)
+    unpack(tmp_path / "given.zip", tmp_path / "there")
+    after = load_run(tmp_path / "there").trials
+    assert [trial.is_included for trial in after] == before
+    assert [path.name for path in (tmp_path / "there").glob("trials/*/*.json*")] == []
+
+
 def test_an_empty_trace_is_packed(run: Path, tmp_path: Path) -> None:
     """fio's mmap engine leaves fio_slat.log empty; without it, the trial lacks a trace."""
     trial = next((run / "trials").iterdir())

@@ -149,9 +149,9 @@ def test_no_factor_is_one_uncaged_treatment() -> None:
     assert (first.cage.name, first.cache, first.read_ahead_kb) == ("uncaged", "any", 128)
 
 
-def test_a_timeout_leaves_time_beside_the_measured_part() -> None:
+def test_a_timeout_leaves_time_for_checks_as_long_as_the_measured_part() -> None:
     assert all(
-        trial.timeout_seconds > (trial.max_seconds or 0) + 60
+        trial.timeout_seconds > 2 * (trial.max_seconds or 0) + 60
         for trial in make_trials(BASE, CAGES, CHOICES)
     )
 

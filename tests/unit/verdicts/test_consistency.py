@@ -115,6 +115,24 @@ def test_the_bound_of_the_workloads_clock_grows_with_the_trial(
 
 
 @pytest.mark.parametrize(
+    ("own", "checks", "is_caught"),
+    [
+        (SECONDS, None, False),
+        (SECONDS / 2, SECONDS / 2, False),
+        (SECONDS / 2, None, True),
+        (SECONDS / 2, "long", True),
+        (SECONDS, SECONDS, True),
+    ],
+)
+def test_a_workload_states_the_time_of_its_checks(
+    own: float, checks: object, is_caught: bool
+) -> None:
+    end = {"seconds": own, "check_seconds": checks}
+    found = contradiction(record_from_json(plain_record(workload={"end": end})))
+    assert ("the workload reports" in found) == is_caught
+
+
+@pytest.mark.parametrize(
     ("seconds", "passed", "is_caught"),
     [(2.0, 2.8, True), (2.0, 2.4, False), (600.0, 630.0, True), (600.0, 602.0, False)],
 )
@@ -203,7 +221,7 @@ def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
     assert "of vdc" in contradiction(edited("disks", disks))
 
 
-def cached(**end: int) -> dict[str, Any]:
+def cached(**end: int | None) -> dict[str, Any]:
     """Return a cold cache that a reader of the whole file fills."""
     names = ("resident_bytes", "charged_bytes", "read_bytes")
     start, filled = ({**dict.fromkeys(names, n), "reclaimed_bytes": 0} for n in (0, FILE_BYTES))
@@ -221,6 +239,24 @@ def test_reads_past_the_cache_must_be_planned() -> None:
     assert "past the page cache" in contradiction(reader(charged_bytes=0, resident_bytes=0))
     direct = reader(("--direct",), charged_bytes=0, resident_bytes=0)
     assert not contradiction(direct)
+
+
+def reclaimed(own: int | None, by_host: int) -> str:
+    """Return the contradiction of a reader whose pages are gone at the end."""
+    none = {"reclaimed_bytes": None if own is None else 0, "host_reclaimed_bytes": 0}
+    gone = {"reclaimed_bytes": own, "host_reclaimed_bytes": by_host}
+    cache = cached(charged_bytes=0, resident_bytes=0, **gone)
+    cache["start"] |= none
+    data = {"argv": [], "end": {"distinct_bytes": FILE_BYTES, "checksum": 7}}
+    return contradiction(record_from_json(plain_record(cache=cache, workload=data, response={})))
+
+
+def test_reclaimed_pages_were_not_read_past_the_cache() -> None:
+    """cgroup v1 counts no reclaim of a cgroup, so what the host reclaimed bounds it."""
+    assert not reclaimed(FILE_BYTES, FILE_BYTES)
+    assert not reclaimed(None, FILE_BYTES)
+    assert "past the page cache" in reclaimed(None, FILE_BYTES // 2)
+    assert "past the page cache" in reclaimed(0, FILE_BYTES), "other cgroups lost pages"
 
 
 def test_pages_of_another_file() -> None:

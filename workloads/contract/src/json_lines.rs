@@ -56,8 +56,8 @@ pub struct End<Thread, Setup, More> {
     pub bytes: u64,
     /// Blocks of all passes.
     pub blocks: u64,
-    /// Bytes of the first pass, each counted once.
-    pub distinct_bytes: u64,
+    /// Bytes of the first pass, each counted once; null if nobody counted them.
+    pub distinct_bytes: Option<u64>,
     /// Bytes of the first pass divided by the size of the working set; null if unknown.
     pub covered_fraction: Option<f64>,
     /// Sum of the bytes of the first pass; null if they are not added up.
@@ -105,7 +105,7 @@ mod tests {
             seconds: 1.0,
             bytes: 2,
             blocks: 3,
-            distinct_bytes: 4,
+            distinct_bytes: Some(4),
             covered_fraction: Some(1.0),
             checksum: Some(Checksum(u64::MAX)),
             checksum_ok: None,

@@ -73,7 +73,7 @@ impl Report {
             seconds,
             bytes: self.bytes(),
             blocks: self.blocks(),
-            distinct_bytes: self.bytes(),
+            distinct_bytes: Some(self.bytes()),
             covered_fraction: Some(1.0),
             checksum: Some(Checksum(self.sums.0)),
             checksum_ok: Some(self.is_right()),

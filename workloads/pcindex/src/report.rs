@@ -104,7 +104,7 @@ impl Run {
             seconds: self.seconds,
             bytes: self.bytes(),
             blocks: self.asked(),
-            distinct_bytes: self.loaded.bytes.max(self.results.asked * BUCKET_BYTES as u64),
+            distinct_bytes: Some(self.loaded.bytes.max(self.results.asked * BUCKET_BYTES as u64)),
             covered_fraction: self.covered_fraction(),
             checksum: Some(self.checksum()),
             checksum_ok: Some(self.is_right()),

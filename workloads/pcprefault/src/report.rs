@@ -100,7 +100,7 @@ impl Report {
             seconds: self.total().as_secs_f64(),
             bytes: self.bytes(),
             blocks: blocks(self.bytes()),
-            distinct_bytes: self.bytes(),
+            distinct_bytes: Some(self.bytes()),
             covered_fraction: Some(self.bytes() as f64 / self.length_bytes as f64),
             checksum: Some(Checksum(self.sum())),
             checksum_ok: self.checksum_ok(expected),

@@ -147,7 +147,7 @@ impl SharedRun {
             seconds: self.seconds,
             bytes: self.sum("bytes"),
             blocks: self.sum("blocks"),
-            distinct_bytes: self.ends[0]["distinct_bytes"].as_u64().unwrap_or_default(),
+            distinct_bytes: self.ends[0]["distinct_bytes"].as_u64(),
             covered_fraction: self.ends[0]["covered_fraction"].as_f64(),
             checksum: self.checksum(),
             checksum_ok: self.checksum_ok(),

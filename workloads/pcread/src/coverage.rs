@@ -10,6 +10,9 @@ use std::ops::Range;
 /// For shorter blocks, one bit per byte takes less memory than a list of the blocks.
 const BITMAP_BLOCK_BYTES: usize = 64;
 
+/// Walking through more blocks again, after the passes, may take as long as reading them.
+const MOST_BLOCKS: u64 = 5_500_000;
+
 /// The line of the self-test.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "self_test")]
@@ -44,12 +47,19 @@ pub fn is_once_each(options: &SequenceOptions) -> bool {
 }
 
 /// Return how many bytes the first pass has visited, if thread n has done `blocks[n]` blocks of its
-/// sequence.
-pub fn distinct_of(options: &SequenceOptions, partitioning: &Partitioning, blocks: &[u64]) -> u64 {
+/// sequence. None if these are too many to walk through.
+pub fn distinct_of(
+    options: &SequenceOptions,
+    partitioning: &Partitioning,
+    blocks: &[u64],
+) -> Option<u64> {
+    if blocks.iter().sum::<u64>() > MOST_BLOCKS {
+        return None;
+    }
     let done = |thread: usize| usize::try_from(blocks[thread]).unwrap_or(usize::MAX);
     let spans = (0..blocks.len())
         .flat_map(|thread| partitioning.sequence(options, thread, 0).take(done(thread)));
-    distinct_bytes(spans, options.block_bytes, partitioning.size_bytes())
+    Some(distinct_bytes(spans, options.block_bytes, partitioning.size_bytes()))
 }
 
 fn distinct_bytes(
@@ -84,6 +94,7 @@ fn counted_by_bits(spans: impl Iterator<Item = Range<usize>>, size_bytes: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block_sequence::Pattern;
     use proptest::prelude::*;
 
     proptest! {
@@ -92,6 +103,20 @@ mod tests {
             let spans = || starts.iter().map(|start| *start..start + length);
             prop_assert_eq!(distinct_bytes(spans(), 64, 6000), counted_by_bits(spans(), 6000));
         }
+    }
+
+    #[test]
+    fn a_long_pass_is_not_walked_through_again() {
+        let options = SequenceOptions {
+            pattern: Pattern::SeedOverflow,
+            block_bytes: 1,
+            threads: 2,
+            partition: Partition::Disjoint,
+            seed: 1,
+        };
+        let partitioning = Partitioning::new(&options, 1 << 23, 4096);
+        assert!(distinct_of(&options, &partitioning, &[1000, 1000]).is_some());
+        assert_eq!(distinct_of(&options, &partitioning, &[MOST_BLOCKS, 1]), None);
     }
 
     #[test]

@@ -93,10 +93,10 @@ fn passes(count: u64, team: &ThreadTeam<Tally>, totals: &mut Totals) -> Result<(
 }
 
 /// Return the bytes of the first pass, each counted once: by construction, or by walking through
-/// its order again.
-fn distinct(arguments: &Arguments, partitioning: &Partitioning, totals: &Totals) -> u64 {
+/// its order again unless it is long.
+fn distinct(arguments: &Arguments, partitioning: &Partitioning, totals: &Totals) -> Option<u64> {
     if coverage::is_once_each(&arguments.sequence) {
-        return totals.first_bytes();
+        return Some(totals.first_bytes());
     }
     coverage::distinct_of(&arguments.sequence, partitioning, totals.first_blocks())
 }

@@ -36,7 +36,7 @@ pub struct Closing {
     /// Results of the threads.
     pub results: ThreadResults,
     /// Bytes of the first pass, each counted once.
-    pub distinct_bytes: u64,
+    pub distinct_bytes: Option<u64>,
     /// TLB shootdowns of the whole machine during the passes.
     pub shootdowns: Option<u64>,
     /// This process's mappings.

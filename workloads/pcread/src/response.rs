@@ -20,8 +20,8 @@ pub struct Basis<'a> {
     pub blocks: u64,
     /// Bytes of the first pass, each counted as often as it was read.
     pub first_bytes: u64,
-    /// Bytes of the first pass, each counted once.
-    pub distinct_bytes: u64,
+    /// Bytes of the first pass, each counted once; None if nobody counted them.
+    pub distinct_bytes: Option<u64>,
     /// Faults that found their page in memory.
     pub minor_faults: i64,
     /// Events that the CPUs counted in all passes, if they counted in each.
@@ -85,7 +85,7 @@ impl Basis<'_> {
         };
         Response {
             blocks_per_second: (self.seconds > 0.0).then(|| self.blocks as f64 / self.seconds),
-            distinct_fraction: fraction(self.distinct_bytes, self.first_bytes),
+            distinct_fraction: self.distinct_bytes.and_then(|n| fraction(n, self.first_bytes)),
             minor_faults: self.minor_faults,
             tlb_shootdowns: self.tlb_shootdowns,
             block_p50_us: self.latency.p50,
@@ -167,7 +167,7 @@ mod tests {
             seconds: 0.0,
             blocks: 0,
             first_bytes: 0,
-            distinct_bytes: 0,
+            distinct_bytes: Some(0),
             minor_faults: 0,
             events: None,
             tlb_shootdowns: None,

@@ -114,7 +114,7 @@ impl Totals {
             seconds: self.seconds,
             bytes: self.all.bytes,
             blocks: self.all.pieces,
-            distinct_bytes: first.bytes,
+            distinct_bytes: Some(first.bytes),
             covered_fraction: Some(self.fraction(first.bytes)),
             checksum: self.checksum(&first),
             checksum_ok: self.checksum_ok(),

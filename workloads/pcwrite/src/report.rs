@@ -27,6 +27,8 @@ pub struct Report {
     pub on_disk_pages: Option<u64>,
     /// Those of them that had the right content after the file was written back and dropped.
     pub right_pages: u64,
+    /// Duration of the checks after the last pass.
+    pub check: Duration,
     /// The sum of the bytes that were read back.
     pub sum: u64,
     /// The sum of the bytes that were written.
@@ -58,6 +60,7 @@ pub struct Setup {
 /// The keys of `end` that other workloads do not have.
 #[derive(Debug, Serialize)]
 pub struct More {
+    check_seconds: f64,
     response: Response,
 }
 
@@ -108,13 +111,16 @@ impl Report {
             seconds,
             bytes: blocks * page_bytes() as u64,
             blocks,
-            distinct_bytes: self.distinct_pages * page_bytes() as u64,
+            distinct_bytes: Some(self.distinct_pages * page_bytes() as u64),
             covered_fraction: Some(self.distinct_pages as f64 / self.pages as f64),
             checksum: Some(Checksum(self.sum)),
             checksum_ok: Some(self.is_right()),
             threads: vec![ThreadLine { seconds, blocks, usage }],
             setup: Setup { make_seconds: self.setup_seconds },
-            more: More { response: self.response(seconds, blocks, usage) },
+            more: More {
+                check_seconds: self.check.as_secs_f64(),
+                response: self.response(seconds, blocks, usage),
+            },
         }
     }
 

@@ -47,6 +47,7 @@ fn write_and_prove(
     let mut content = Content::new(plan.options.seed);
     let (passes, unwritten_peak) = peak_while(file, || passes(plan, &mut target, &mut content));
     let passes = passes?;
+    let checking = Instant::now();
     let unwritten_after = unwritten_bytes(file);
     let counts: Vec<u64> = passes.iter().map(|pass| pass.pages).collect();
     let written = Written::by(plan, &counts);
@@ -64,6 +65,7 @@ fn write_and_prove(
         distinct_pages: written.count(),
         on_disk_pages,
         right_pages,
+        check: checking.elapsed(),
         sum,
         expected_sum: written.sum(&content),
     })

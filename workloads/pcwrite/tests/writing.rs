@@ -34,6 +34,7 @@ fn every_way_of_writing_comes_back_right() {
                 assert_eq!(found.end()["checksum_ok"], true, "{arguments}");
                 assert_eq!(found.end()["distinct_bytes"], PAGES * 4096, "{arguments}");
                 assert_eq!(found.response("read_back_fraction"), Some(1.0), "{arguments}");
+                assert!(found.end()["check_seconds"].as_f64() > Some(0.0), "{arguments}");
             }
         }
     }

@@ -317,6 +317,7 @@ def test_version_1_is_accepted_and_the_default(content: dict[str, Any]) -> None:
         ({"seconds": True}, "seconds True"),
         ({"seconds": 10**400}, "not an amount"),
         ({"seconds": 1, "bytes": "many"}, "bytes 'many'"),
+        ({"seconds": 1, "check_seconds": -1}, "check_seconds -1"),
         ({"seconds": 1, "checksum_ok": 1}, "checksum_ok 1, not true or false"),
         ({"seconds": 1, "threads": [1]}, "threads that are not objects"),
         ({"seconds": 1, "threads": {"major_faults": 1}}, "threads that are not objects"),

@@ -95,13 +95,17 @@ def on_a_stack(record: Json) -> None:
             record["counters"][moment]["lower_device"] = {"reads": reads}
 
 
-def with_other_reads(other_kib: int) -> Change:
+def with_other_reads(other_kib: int, by_loop: bool = False) -> Change:
     def change(record: Json) -> None:
         if record["measured"]:
             before, after = (record["counters"][m] for m in ("before", "after"))
             before["host"]["vmstat"]["pgpgin"] = before["device"]["sectors_read"] = 0
             after["device"]["sectors_read"] = 2000
             after["host"]["vmstat"]["pgpgin"] = 1000 + other_kib
+            if by_loop:
+                record["device"]["name"] = "loop3"
+                before["lower_device"] = {"sectors_read": 0}
+                after["lower_device"] = {"sectors_read": 2 * other_kib}
             record["measured"] = None
 
     return change
@@ -222,6 +226,7 @@ JUDGED: dict[str, tuple[Change | None, Json, Json]] = {
     "one disk": (None, LOWER, NO_DATA),
     "idle disks": (with_other_reads(5), IDLE, HELD),
     "busy disks": (with_other_reads(1000), IDLE, {**NOT_HELD, "measured": 0.5}),
+    "the disk below a loop device": (with_other_reads(1000, by_loop=True), IDLE, HELD),
     "no file of iostat": (UNTRACED, {"response": "iostat_reads_per_second"}, NO_DATA),
 }
 """Changes of records, a claim, and what its result has; `says` is a pattern of the reason."""
