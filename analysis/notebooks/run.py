@@ -32,14 +32,18 @@ run.about
 
 # %%
 medians = run.medians()
-medians[[*run.factors, "median", "low", "high", "kind", "n", "killed", "excluded", "unanswered", "is_all_excluded"]]
+columns = ["median", "low", "high", "kind", "n"]
+columns += ["killed", "excluded", "unanswered", "is_all_excluded"]
+medians[[*run.factors, *columns]]
 
 # %% [markdown]
 # The same medians with the levels of the last varying factor side by side.
 
 # %%
-varying = [name for name, levels in run.factors.items() if medians[name].nunique() > 1] or list(run.factors)[-1:]
-medians.set_index(varying)["median"].unstack() if len(varying) > 1 else medians.set_index(varying)[["median"]]
+varying = [name for name in run.factors if medians[name].nunique() > 1]
+varying = varying or list(run.factors)[-1:]
+by_level = medians.set_index(varying)
+by_level["median"].unstack() if len(varying) > 1 else by_level[["median"]]
 
 # %% [markdown]
 # ## Picture of the medians
@@ -54,7 +58,8 @@ spread = [drawn["median"] - drawn["low"], drawn["high"] - drawn["median"]]
 ax.errorbar(drawn["median"], labels, xerr=spread, fmt="o", capsize=3)
 ax.set_xlabel(run.response)
 ax.invert_yaxis()
-if (drawn["median"] > 0).all() and len(drawn) and drawn["median"].max() > 20 * drawn["median"].min():
+is_positive = len(drawn) and (drawn["median"] > 0).all()
+if is_positive and drawn["median"].max() > 20 * drawn["median"].min():
     ax.set_xscale("log")
 
 # %% [markdown]
@@ -69,9 +74,11 @@ trials[[*shown, *({run.response} & {*trials})]].head(12)
 # %%
 fig, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 if run.response in trials:
-    relative = trials[run.response] / trials.groupby("treatment")[run.response].transform("median")
+    medians_of_trials = trials.groupby("treatment")[run.response].transform("median")
+    relative = trials[run.response] / medians_of_trials
     for is_included, part in relative.groupby(trials["is_included"]):
-        look = {"facecolors": "C0" if is_included else "none", "edgecolors": "C0", "label": f"included: {is_included}"}
+        look = {"facecolors": "C0" if is_included else "none", "edgecolors": "C0"}
+        look["label"] = f"included: {is_included}"
         ax.scatter(trials.loc[part.index, "position"], part, **look)
     ax.legend()
 ax.set(xlabel="position", ylabel=f"{run.response} / median of its treatment");
@@ -80,7 +87,8 @@ ax.set(xlabel="position", ylabel=f"{run.response} / median of its treatment");
 # The reasons for which trials are not included:
 
 # %%
-trials.loc[~trials["is_included"], ["outcome", "reasons"]].value_counts().rename("trials").to_frame()
+excluded = trials.loc[~trials["is_included"], ["outcome", "reasons"]]
+excluded.value_counts().rename("trials").to_frame()
 
 # %% [markdown]
 # ## Counters of the kernel
@@ -89,9 +97,11 @@ trials.loc[~trials["is_included"], ["outcome", "reasons"]].value_counts().rename
 # %%
 counters = run.counter_df
 included = counters[counters["is_included"].astype(bool)]
-names = ["reads", "sectors_read", "writes", "memory.stat.pgmajfault", "memory.stat.workingset_refault_file"]
+names = ["reads", "sectors_read", "writes"]
+names += ["memory.stat.pgmajfault", "memory.stat.workingset_refault_file"]
 shown = included[included["source"].isin(["device", "cgroup"]) & included["counter"].isin(names)]
-shown.groupby(["treatment", "counter"], sort=False)["grown"].median().unstack().dropna(axis=1, how="all")
+by_counter = shown.groupby(["treatment", "counter"], sort=False)["grown"].median()
+by_counter.unstack().dropna(axis=1, how="all")
 
 # %% [markdown]
 # ## Published and measured
@@ -99,7 +109,8 @@ shown.groupby(["treatment", "counter"], sort=False)["grown"].median().unstack().
 
 # %%
 claims = run.claim_df
-claims.loc[claims["measured"].notna(), ["id", "says", "published", "measured", "low", "high", "unit", "n", "verdict"]]
+columns = ["id", "says", "published", "measured", "low", "high", "unit", "n", "verdict"]
+claims.loc[claims["measured"].notna(), columns]
 
 # %% [markdown]
 # ## Go on
@@ -107,4 +118,6 @@ claims.loc[claims["measured"].notna(), ["id", "says", "published", "measured", "
 # `run.sample_df` one row per timed pass. `run.medians("device_read_bytes")` gives the medians of another response:
 
 # %%
-pd.DataFrame({"response": [name for name in trials.select_dtypes("number") if name not in ("repeat", "position", "attempt")]})
+of_the_plan = {"repeat", "position", "attempt"}
+numbers = [name for name in trials.select_dtypes("number") if name not in of_the_plan]
+pd.DataFrame({"response": numbers})

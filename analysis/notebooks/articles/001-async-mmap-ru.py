@@ -28,15 +28,18 @@ len(original), len(translation)
 # Rows are matched by condition and metric. A row of the translation without a partner states its condition differently.
 
 # %%
-both = translation.merge(original, on=["condition", "metric"], how="left", suffixes=("", "_original"))
+same = ["condition", "metric"]
+both = translation.merge(original, on=same, how="left", suffixes=("", "_original"))
 both[["id", "id_original", "metric", "unit", "unit_original", "published", "published_original"]]
 
 # %% [markdown]
 # Figures or units that differ, and rows without a partner:
 
 # %%
-is_other = (both["published"] != both["published_original"]) | (both["unit"] != both["unit_original"])
-both.loc[is_other, ["id", "condition", "metric", "published", "unit", "published_original", "unit_original", "remark"]]
+is_other = both["published"] != both["published_original"]
+is_other |= both["unit"] != both["unit_original"]
+columns = ["id", *same, "published", "unit", "published_original", "unit_original", "remark"]
+both.loc[is_other, columns]
 
 # %% [markdown]
 # ## Published and measured
@@ -54,7 +57,8 @@ drawn = medians[medians["exec"].isin(["async-ct", "sync8", "sync1"])]
 fig, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
 for (io, cache), rows in drawn.groupby(["io", "cache"], observed=True):
     spread = [rows["median"] - rows["low"], rows["high"] - rows["median"]]
-    ax.errorbar(rows["exec"].astype(str), rows["median"], yerr=spread, fmt="o", capsize=4, label=f"{io}, {cache}")
+    look = {"fmt": "o", "capsize": 4, "label": f"{io}, {cache}"}
+    ax.errorbar(rows["exec"].astype(str), rows["median"], yerr=spread, **look)
 ax.set(yscale="log", ylabel=f"{run.response}")
 ax.legend();
 

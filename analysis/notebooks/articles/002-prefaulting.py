@@ -26,7 +26,8 @@ claims["verdict"].value_counts().to_frame()
 # ## Published and measured
 
 # %%
-claims[["id", "condition", "metric", "published", "measured", "low", "high", "unit", "n", "verdict", "reason"]]
+columns = ["id", "condition", "metric", "published", "measured", "low", "high"]
+claims[[*columns, "unit", "n", "verdict", "reason"]]
 
 # %% [markdown]
 # ## Loading, and summing afterwards
@@ -37,13 +38,15 @@ run = analysis.load("prefault", bundles=bundles)
 run.about
 
 # %%
-parts = {name: run.medians(name).set_index(["cache", "method"]) for name in ("prefault_seconds", "sum_seconds", "total_seconds")}
+names = ("prefault_seconds", "sum_seconds", "total_seconds")
+parts = {name: run.medians(name).set_index(["cache", "method"]) for name in names}
 columns = ["median", "low", "high", "n"]
 cold = {name: frame.loc["cold", columns] for name, frame in parts.items()}
 cold["total_seconds"]
 
 # %%
-both = cold["prefault_seconds"][["median"]].join(cold["sum_seconds"]["median"].rename("sum")).rename(columns={"median": "load"})
+load = cold["prefault_seconds"]["median"].rename("load")
+both = load.to_frame().join(cold["sum_seconds"]["median"].rename("sum"))
 both.sort_values("load")
 
 # %%
@@ -58,8 +61,10 @@ ax.set(xlabel="seconds, file not in memory", ylabel="");
 # time, with intervals:
 
 # %%
-for over, under in (("read", "map-only"), ("populate-read", "map-only"), ("read", "populate-read")):
-    ratio = run.ratios({"method": over, "cache": "cold"}, {"method": under, "cache": "cold"}, "total_seconds")
+pairs = (("read", "map-only"), ("populate-read", "map-only"), ("read", "populate-read"))
+for over, under in pairs:
+    sides = [{"method": method, "cache": "cold"} for method in (over, under)]
+    ratio = run.ratios(*sides, "total_seconds")
     print(f"{over} over {under}\n{ratio.to_string(index=False)}\n")
 
 # %% [markdown]

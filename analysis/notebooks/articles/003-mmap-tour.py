@@ -34,24 +34,29 @@ pd.crosstab(claims["experiment"], claims["verdict"])
 numbers = claims[["published", "measured", "low", "high"]].apply(pd.to_numeric, errors="coerce")
 known = claims.assign(**numbers).dropna(subset=["published", "measured"])
 known = known[(known["published"] > 0) & (known["measured"] > 0)]
-known[["id", "experiment", "condition", "published", "measured", "low", "high", "unit", "n", "verdict"]].head(25)
+columns = ["id", "experiment", "condition", "published", "measured", "low", "high"]
+known[[*columns, "unit", "n", "verdict"]].head(25)
 
 # %%
 fig, ax = plt.subplots(figsize=(6.5, 5), layout="constrained")
 for verdict, rows in known.groupby("verdict"):
-    ax.scatter(rows["published"], rows["measured"], s=18, alpha=0.7, label=f"{verdict.replace('_', ' ')} ({len(rows)})")
+    label = f"{verdict.replace('_', ' ')} ({len(rows)})"
+    ax.scatter(rows["published"], rows["measured"], s=18, alpha=0.7, label=label)
 if len(known):
-    ends = np.array([known[["published", "measured"]].min().min(), known[["published", "measured"]].max().max()])
+    both = known[["published", "measured"]]
+    ends = np.array([both.min().min(), both.max().max()])
     ax.plot(ends, ends, color="grey", lw=0.8)
     ax.legend()
-ax.set(xscale="log", yscale="log", xlabel="published, in its unit", ylabel="measured, in the same unit");
+ax.set(xscale="log", yscale="log")
+ax.set(xlabel="published, in its unit", ylabel="measured, in the same unit");
 
 # %% [markdown]
 # ## What does not hold
 # Rows that were measured and differ, with the reason.
 
 # %%
-claims.loc[claims["verdict"] == "not_held", ["id", "condition", "published", "measured", "low", "high", "unit", "n", "reason"]]
+columns = ["id", "condition", "published", "measured", "low", "high", "unit", "n", "reason"]
+claims.loc[claims["verdict"] == "not_held", columns]
 
 # %% [markdown]
 # ## The article's central table: a tenth of the memory
@@ -68,7 +73,8 @@ medians.pivot(index=["source", "pattern"], columns="cage", values="median")
 
 # %%
 amplification = run.medians("amplification").dropna(subset="median")
-amplification.loc[amplification["source"] == "unloaded", ["cage", "pattern", "median", "low", "high", "kind", "n"]]
+columns = ["cage", "pattern", "median", "low", "high", "kind", "n"]
+amplification.loc[amplification["source"] == "unloaded", columns]
 
 # %%
 table = claims[claims["experiment"] == "constrained-random"]

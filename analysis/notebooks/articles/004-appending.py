@@ -30,10 +30,12 @@ claims["verdict"].value_counts().to_frame()
 
 # %%
 total = claims[claims["metric"] == "total time"].copy()
-total[["method", "bytes"]] = total["condition"].str.extract(r"method=(.*?);procs=4;ops=\d+;bytes=(\d+)")
+parts = r"method=(.*?);procs=4;ops=\d+;bytes=(\d+)"
+total[["method", "bytes"]] = total["condition"].str.extract(parts)
 numbers = total[["published", "measured", "low", "high"]].apply(pd.to_numeric, errors="coerce")
 total = total.assign(**numbers)
-total[["id", "bytes", "method", "published", "measured", "low", "high", "unit", "n", "verdict", "reason"]]
+columns = ["id", "bytes", "method", "published", "measured", "low", "high"]
+total[[*columns, "unit", "n", "verdict", "reason"]]
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")

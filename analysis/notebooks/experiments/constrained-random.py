@@ -13,7 +13,8 @@
 # the disk.
 
 # %% tags=["parameters"]
-source = "constrained-random"  # the newest run here, else the newest stored one; a run's folder or a bundle
+# The newest run here, else the newest stored one; or a run's folder, or a bundle.
+source = "constrained-random"
 
 # %%
 import matplotlib.pyplot as plt
@@ -64,10 +65,12 @@ unloaded[["cage", "pattern", "median", "low", "high", "n"]]
 # %%
 times = medians[(medians["source"] == "unloaded")].dropna(subset="median")
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-for ax, part, label in ((axes[0], times, "seconds of a whole pass"), (axes[1], unloaded, "bytes from the disk per byte")):
+labels = ("seconds of a whole pass", "bytes from the disk per byte")
+for ax, part, label in zip(axes, (times, unloaded), labels):
     for cage, rows in part.groupby("cage", observed=True):
         spread = [rows["median"] - rows["low"], rows["high"] - rows["median"]]
-        ax.errorbar(rows["pattern"].astype(str), rows["median"], yerr=spread, fmt="o", capsize=4, label=cage)
+        look = {"fmt": "o", "capsize": 4, "label": cage}
+        ax.errorbar(rows["pattern"].astype(str), rows["median"], yerr=spread, **look)
     ax.set(ylabel=label, yscale="log")
 axes[0].legend(title="memory")
 fig.suptitle("A file that is not loaded: the time follows the bytes");
@@ -80,7 +83,8 @@ fig.suptitle("A file that is not loaded: the time follows the bytes");
 traces = run.trace_df
 slowest = run.trial_df.sort_values("full_pass_seconds", na_position="first").iloc[-1]
 fig, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
-for _, rows in traces[traces["treatment"] == slowest["treatment"]].groupby("trial_id", observed=True):
+of_slowest = traces[traces["treatment"] == slowest["treatment"]]
+for _, rows in of_slowest.groupby("trial_id", observed=True):
     ax.plot(rows["seconds"], rows["read_bytes_per_second"] / 1e6, lw=0.8)
 ax.set_title(slowest["treatment"])
 ax.set(xlabel="seconds since the start of the measured part", ylabel="MB/s from the disk");

@@ -12,7 +12,8 @@
 # order. Here the same start runs without limits and on disks like the customer's, with the index loaded in ten ways.
 
 # %% tags=["parameters"]
-source = "customer-replay"  # the newest run here, else the newest stored one; a run's folder or a bundle
+# The newest run here, else the newest stored one; or a run's folder, or a bundle.
+source = "customer-replay"
 
 # %%
 import matplotlib.pyplot as plt

@@ -176,3 +176,10 @@ def test_every_article_is_retold_from_the_stored_runs(article: str) -> None:
     document = execute(article_notebooks()[article], STORED, article, bundles=".")
     assert not errors_of(document)
     assert list(outputs_of(document, "image/png"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_page_shows_whole_lines_of_code(source: Path) -> None:
+    """A published page is that wide; text is wrapped by the browser."""
+    code = (line for line in source.read_text().splitlines() if not line.startswith("# "))
+    assert [line for line in code if len(line) > 98] == []
