@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.slow]
 EXAMPLE = ROOT / "examples/record-search"
 DEFINITION = """question = "What do my own collectors see?"
 response = "queue_max_inflight"
-collectors.queue = { command = ["./sample.sh", "0.2"], period_seconds = 0.2, required = true }
+collectors.queue = { command = ["./sample.sh", "0.05"], period_seconds = 0.05, required = true }
 bpftrace.scripts = ["./reads.bt"]
 sections = ["mine.py"]
 repeats = 1
