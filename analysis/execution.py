@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +67,7 @@ def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any
         )
         environment = {**os.environ, **OWN_PYTHON, "IPYTHONDIR": scratch, "MPLBACKEND": _INLINE}
         try:
-            client.execute(env=environment, cleanup_kc=True)
+            _run(client, manager, environment)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             reason = type(error).__name__
             if isinstance(error, CellExecutionError):
@@ -73,6 +76,23 @@ def execute(source: Path, folder: Path, title: str, /, **parameters: Any) -> Any
             message = f"cell {number} of {source.name} failed for {title}: {reason}"
             raise PagecageError(message, "run its cells in JupyterLab", EXIT_FAILED) from None
     return document
+
+
+def _run(
+    client: NotebookClient, manager: AsyncKernelManager, environment: Mapping[str, str]
+) -> None:
+    """Run all cells in a thread, where nbclient leaves this process's signal handlers alone."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(client.execute, env=environment, cleanup_kc=True)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            # The client would wait for the cell to end, and a kernel may still be starting.
+            while wait([done], 0.1).not_done:
+                if pid := getattr(manager.provisioner, "pid", None):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            raise
 
 
 def run_notebook(plan: Mapping[str, Any]) -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,12 @@ from analysis.run_frames import STORED
 from analysis.views.render import read_source
 from pagecage.bundle.pack import SUFFIX
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.linux.processes import is_running
+from pagecage.linux.procfs import read_text
 from pagecage.model.published_figures import read_rows
 from pagecage.model.run_files import read_plan
+from pagecage.process import spawn
+from tests.builders.waiting import wait_until
 from tests.fixtures.runs import ROOT, build_run
 from tests.fixtures.small_runs import NAMES, unpacked
 
@@ -113,6 +119,39 @@ def test_a_kernel_reads_nothing_of_the_users_and_leaves_nothing(
     assert list(outputs_of(document, "text/plain")) == ["False"]
     assert document.cells[0]["source"] == "# mine"
     assert sorted(home.rglob("*")) == before
+
+
+_ENDLESS = """# %% [markdown]
+# # Title
+
+# %%
+import os, pathlib
+pathlib.Path("kernel").write_text(str(os.getpid()))
+while True:
+    pass
+"""
+_EXECUTING = """import signal, sys
+from pathlib import Path
+from analysis.execution import execute
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+try:
+    execute(Path(sys.argv[1]), Path(sys.argv[2]), "title")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interruption_ends_the_kernel(source: Path, tmp_path: Path) -> None:
+    """nbclient has signal handlers of its own, after which its errors look like defects."""
+    source.write_text(_ENDLESS)
+    argv = [sys.executable, "-c", _EXECUTING, str(source), str(tmp_path)]
+    process = spawn(argv, cwd=ROOT, stderr=subprocess.PIPE)
+    wait_until(lambda: read_text(tmp_path / "kernel"), 60)
+    kernel = int((tmp_path / "kernel").read_text())
+    process.terminate()
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, b"")
+    assert not is_running(kernel)
 
 
 @pytest.mark.timeout(180)
