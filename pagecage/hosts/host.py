@@ -89,7 +89,7 @@ class AgentHost(NamedHost, Protocol):
 
     @property
     def own_disk(self) -> Mapping[str, str | int] | None:
-        """The disk that the agent makes for the data (`file size_bytes data_bytes`); None for none."""
+        """The disk that the agent makes for the data (`file size_bytes data_bytes`), if any."""
 
     @property
     def spool_dir(self) -> str:
