@@ -16,6 +16,7 @@ from pagecage.cli.output import Json
 from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.agent_package import ARCHITECTURES, target_machine
 from pagecage.hosts.local import LocalHost
+from pagecage.linux.procfs import idle_pageout_seconds
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.record_sections import Row
 from pagecage.model.requirements import (
@@ -81,6 +82,11 @@ def _local(facts: Row) -> Iterator[DoctorFinding]:
     if not facts["psi"]:
         detail = "no pressure counters: the binding limit stays unknown"
         yield DoctorFinding("local", "psi", "lesser", detail, "boot with psi=1")
+    if idle_seconds := idle_pageout_seconds():
+        detail = f"DAMON reclaims pages that are not accessed for {idle_seconds:g} s: longer trials"
+        detail += " may read them again, and are excluded then"
+        hint = "for f in /sys/kernel/mm/damon/admin/kdamonds/*/state; do echo off >$f; done"
+        yield DoctorFinding("local", "page cache", "lesser", detail, hint)
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 

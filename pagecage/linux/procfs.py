@@ -251,7 +251,7 @@ _CLASSES = ("none", "realtime", "best-effort", "idle")
 
 
 def machine_settings(sys: Path = SYS, proc: Path = PROC) -> Json:
-    """Return the CPUs' governors and frequencies in kHz, and huge pages, if there are any."""
+    """Return the CPUs' governors and frequencies in kHz, huge pages and DAMON's reclaim, if any."""
     cpu = sys / "devices/system/cpu"
     policies = sorted(cpu.glob("cpu[0-9]*/cpufreq"))[:_MOST_CPUS]
     memory = parse_meminfo(read_text(proc / "meminfo") or "")
@@ -268,7 +268,28 @@ def machine_settings(sys: Path = SYS, proc: Path = PROC) -> Json:
         hugepages=None
         if total is None
         else {"total": total, "used": total - free, "page_bytes": memory["Hugepagesize"] * 1024},
+        idle_pageout_seconds=idle_pageout_seconds(sys),
     )
+
+
+def idle_pageout_seconds(sys: Path = SYS) -> float | None:
+    """Return after how long without an access DAMON reclaims a page; None if it does not.
+
+    Such pages are reclaimed though memory is free, by a scheme (damon/usage.rst) or by the module
+    damon_reclaim (damon/reclaim.rst). No counter of /proc/vmstat has them.
+    """
+    ages_us = []
+    for kdamond in (sys / "kernel/mm/damon/admin/kdamonds").glob("[0-9]*"):
+        for scheme in kdamond.glob("contexts/[0-9]*/schemes/[0-9]*"):
+            is_on = (_text(kdamond / "state"), _text(scheme / "action")) == ("on", "pageout")
+            age = _text(scheme / "access_pattern/age/min")
+            interval = _text(scheme.parents[1] / "monitoring_attrs/intervals/aggr_us")
+            if is_on and age and interval:
+                ages_us.append(int(age) * int(interval))
+    module = sys / "module/damon_reclaim/parameters"
+    if _text(module / "enabled") == "Y" and (age := _text(module / "min_age")):
+        ages_us.append(int(age))
+    return min(ages_us) / 1e6 if ages_us else None
 
 
 def _known(**values: Any) -> Json:

@@ -336,9 +336,12 @@ def _read_contradictions(record: Record) -> Iterator[str]:
     by_whom = "reclaimed_bytes" if is_counted else "host_reclaimed_bytes"
     past = read - max(0, charged) - (end.since(start, by_whom) or 0)
     if past > spare and not reclaim_is_unknown(start, end):
-        yield (
-            f"{format_bytes(past)} were read past the page cache, which the plan does not ask for"
-        )
+        idle_seconds = (record.machine.before or {}).get("idle_pageout_seconds")
+        if idle_seconds is None:
+            how = "past the page cache, which the plan does not ask for"
+        else:
+            how = f"again: DAMON reclaims pages that are not accessed for {idle_seconds:g} s"
+        yield f"{format_bytes(past)} were read {how}"
     other = charged - max(0, (end.resident_bytes - start.resident_bytes))
     if other > spare:
         yield (

@@ -57,6 +57,7 @@ COMPARED_SETTINGS = {
     "io_weight": "values of io.weight",
     "transparent_hugepages": "settings of transparent huge pages",
     "hugepages": "numbers of huge pages, which MemoryMax does not limit",
+    "idle_pageout_seconds": "times in seconds after which DAMON reclaims idle pages",
 }
 """Settings of `machine` that should not differ, in words. Present frequencies always differ."""
 

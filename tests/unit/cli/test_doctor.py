@@ -89,3 +89,11 @@ def test_a_file_system_that_would_pass_limits_on_writes(
         found = [one for one in doctor.examine(None) if one.what == "writeback"]
         assert len(found) == (not has_writeback)
         assert all("/mnt/stick is vfat" in one.detail for one in found)
+
+
+def test_a_machine_that_reclaims_idle_pages(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in (None, 60.0):
+        monkeypatch.setattr(doctor, "idle_pageout_seconds", lambda seconds=seconds: seconds)
+        found = [one for one in doctor.examine(None) if one.what == "page cache"]
+        assert [one.level for one in found] == ([] if seconds is None else ["lesser"])
+        assert all("not accessed for 60 s" in one.detail for one in found)

@@ -18,6 +18,7 @@ from pagecage.linux.procfs import (
     boot_id,
     cgroup_settings,
     cpu_model,
+    idle_pageout_seconds,
     listens,
     machine_settings,
     parse_cpu,
@@ -272,6 +273,49 @@ def test_governors_frequencies_and_huge_pages(tmp_path: Path) -> None:
         "transparent_hugepages": "madvise",
         "hugepages": {"total": 5, "used": 3, "page_bytes": 2 << 20},
     }
+
+
+def write_tree(top: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(f"{text}\n")
+
+
+def kdamond(number: int, state: str, action: str, age: int) -> dict[str, str]:
+    top = f"kernel/mm/damon/admin/kdamonds/{number}"
+    scheme = f"{top}/contexts/0/schemes/0"
+    return {
+        f"{top}/state": state,
+        f"{top}/contexts/0/monitoring_attrs/intervals/aggr_us": "5000000",
+        f"{scheme}/action": action,
+        f"{scheme}/access_pattern/age/min": str(age),
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "seconds"),
+    [
+        (kdamond(0, "on", "pageout", 12), 60.0),
+        (kdamond(0, "off", "pageout", 12), None),
+        (kdamond(0, "on", "stat", 12), None),
+        (kdamond(0, "on", "pageout", 12) | kdamond(1, "on", "pageout", 6), 30.0),
+        ({"module/damon_reclaim/parameters/enabled": "Y"}, None),
+        (
+            {
+                "module/damon_reclaim/parameters/enabled": "Y",
+                "module/damon_reclaim/parameters/min_age": "120000000",
+            },
+            120.0,
+        ),
+    ],
+)
+def test_idle_pages_are_reclaimed_by_damon(
+    tmp_path: Path, files: dict[str, str], seconds: float | None
+) -> None:
+    write_tree(tmp_path, files)
+    assert idle_pageout_seconds(tmp_path) == seconds
+    found = {} if seconds is None else {"idle_pageout_seconds": seconds}
+    assert machine_settings(tmp_path, tmp_path) == found
 
 
 def test_a_machine_without_such_settings_has_no_keys(tmp_path: Path) -> None:

@@ -259,6 +259,14 @@ def test_reclaimed_pages_were_not_read_past_the_cache() -> None:
     assert "past the page cache" in reclaimed(0, FILE_BYTES), "other cgroups lost pages"
 
 
+def test_damon_is_named_if_it_reclaims_idle_pages() -> None:
+    cache, workload = cached(charged_bytes=0, resident_bytes=0), {"end": reader().workload.end}
+    data = plain_record(cache=cache, workload=workload, response={})
+    data["machine"] = {"before": {"idle_pageout_seconds": 60.0}}
+    found = contradiction(record_from_json(data))
+    assert "again: DAMON reclaims pages that are not accessed for 60 s" in found
+
+
 def test_pages_of_another_file() -> None:
     assert "does not belong to the trial's files" in contradiction(reader(resident_bytes=0))
 
