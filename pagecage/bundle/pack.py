@@ -131,36 +131,33 @@ def pack(
     redactions: list[dict[str, object]] = []
     kept: dict[str, int] = {}
     if redacted:
-        texts = {path: _decode(data) for path, data in contents.items()}
-        left_out += [{"path": path, "why": _BINARY} for path in texts if texts[path] is None]
-        known = {path: text for path, text in texts.items() if text is not None}
-        contents, redactor = _redact(known, plan, keep)
+        texts = {p: text for p, data in contents.items() if (text := _decode(data)) is not None}
+        left_out += [{"path": path, "why": _BINARY} for path in contents.keys() - texts.keys()]
+        contents, redactor = _redact(texts, plan, keep)
         redactions, kept = redactor.counts(), dict(sorted(redactor.kept.items()))
-    files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
-    lines = contents["records.jsonl"].splitlines()
-    packed = json.loads(contents["plan.json"])
-    records = [json.loads(line) for line in lines if _is_json(line)]
-    contents[NAME] = crate(packed, records, files).encode()
-    files[NAME] = _size_and_hash(contents[NAME])
+    contents[NAME] = _metadata(contents)
     manifest = {
         "bundle_version": BUNDLE_VERSION,
-        "run_id": packed["run_id"],
+        "run_id": json.loads(contents["plan.json"])["run_id"],
         "pagecage": VERSION,
         "is_redacted": redacted,
         "redactions": redactions,
         "kept": kept,
         "left_out": sorted(left_out, key=lambda entry: entry["path"]),
         "files": [
-            {"path": path, "bytes": size, "sha256": sha256}
-            for path, (size, sha256) in sorted(files.items())
+            {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for path, data in sorted(contents.items())
         ],
     }
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
     return manifest
 
 
-def _size_and_hash(data: bytes) -> tuple[int, str]:
-    return len(data), hashlib.sha256(data).hexdigest()
+def _metadata(contents: Mapping[str, bytes]) -> bytes:
+    lines = contents["records.jsonl"].splitlines()
+    records = [json.loads(line) for line in lines if _is_json(line)]
+    files = {p: (len(data), hashlib.sha256(data).hexdigest()) for p, data in contents.items()}
+    return crate(json.loads(contents["plan.json"]), records, files).encode()
 
 
 def _plan(run: Path) -> Document:
