@@ -128,21 +128,19 @@ def pack(
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run, leave_out)
-    redactions: list[dict[str, object]] = []
-    kept: dict[str, int] = {}
+    redactor = None
     if redacted:
         texts = {p: text for p, data in contents.items() if (text := _decode(data)) is not None}
         left_out += [{"path": path, "why": _BINARY} for path in contents.keys() - texts.keys()]
         contents, redactor = _redact(texts, plan, keep)
-        redactions, kept = redactor.counts(), dict(sorted(redactor.kept.items()))
     contents[NAME] = _metadata(contents)
     manifest = {
         "bundle_version": BUNDLE_VERSION,
         "run_id": json.loads(contents["plan.json"])["run_id"],
         "pagecage": VERSION,
         "is_redacted": redacted,
-        "redactions": redactions,
-        "kept": kept,
+        "redactions": redactor.counts() if redactor else [],
+        "kept": dict(sorted(redactor.kept.items())) if redactor else {},
         "left_out": sorted(left_out, key=lambda entry: entry["path"]),
         "files": [
             {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
