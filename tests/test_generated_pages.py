@@ -30,7 +30,7 @@ ROWS = read_rows(ROOT / "experiments")
 ARTICLES = len(read_titles(ROOT / "experiments"))
 QUESTIONS = (ROOT / "experiments/questions.csv").read_text().count("\n") - 1
 PAGES = {"claims": "docs/SCORECARD.md", "answers": "docs/answers.md"}
-MOST_BYTES = 1_800_000
+MOST_BYTES = 2_000_000
 """Largest bundle in the repository; `tests.fixtures.small_runs` leaves large traces out."""
 
 
