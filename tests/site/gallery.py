@@ -34,7 +34,7 @@ REPORTS = {
 }
 """Experiments whose report is shown, and the heights of the parts of it, by heading."""
 NOTEBOOK = "notebooks/constrained-random.html"
-NOTEBOOK_PARTS = {"What the limit costs": 430, "Why": 1010}
+NOTEBOOK_PARTS = {"What the limit costs": 430}
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:

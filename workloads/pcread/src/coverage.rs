@@ -94,7 +94,7 @@ fn counted_by_bits(spans: impl Iterator<Item = Range<usize>>, size_bytes: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_sequence::Pattern;
+    use crate::order::Pattern;
     use proptest::prelude::*;
 
     proptest! {
