@@ -133,7 +133,9 @@ def pack(
         texts = {p: text for p, data in contents.items() if (text := _decode(data)) is not None}
         left_out += [{"path": path, "why": _BINARY} for path in contents.keys() - texts.keys()]
         contents, redactor = _redact(texts, plan, keep)
-    contents[NAME] = _metadata(contents)
+    files = {path: _size_and_hash(data) for path, data in contents.items()}
+    contents[NAME] = _metadata(contents, files)
+    files[NAME] = _size_and_hash(contents[NAME])
     manifest = {
         "bundle_version": BUNDLE_VERSION,
         "run_id": json.loads(contents["plan.json"])["run_id"],
@@ -142,19 +144,19 @@ def pack(
         "redactions": redactor.counts() if redactor else [],
         "kept": dict(sorted(redactor.kept.items())) if redactor else {},
         "left_out": sorted(left_out, key=lambda entry: entry["path"]),
-        "files": [
-            {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for path, data in sorted(contents.items())
-        ],
+        "files": [{"path": p, "bytes": n, "sha256": h} for p, (n, h) in sorted(files.items())],
     }
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
     return manifest
 
 
-def _metadata(contents: Mapping[str, bytes]) -> bytes:
+def _size_and_hash(data: bytes) -> tuple[int, str]:
+    return len(data), hashlib.sha256(data).hexdigest()
+
+
+def _metadata(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:
     lines = contents["records.jsonl"].splitlines()
     records = [json.loads(line) for line in lines if _is_json(line)]
-    files = {p: (len(data), hashlib.sha256(data).hexdigest()) for p, data in contents.items()}
     return crate(json.loads(contents["plan.json"]), records, files).encode()
 
 

@@ -179,8 +179,8 @@ def check_levels(experiment: Experiment, treatment: Mapping[str, tuple[str, ...]
 
 
 _NAME_LENGTH = 100
-_SETUP_SECONDS = 120.0  # for a workload to get ready and to end, besides its measured part
-_LONGEST_SECONDS = 600.0  # of a measured part that no size limits
+# For a workload to get ready and to end, besides its measured part and checks that take as long.
+_SETUP_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _make_trial(
         dataset=_dataset(total_bytes, files, experiment.fill) if total_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         max_seconds=size.max_seconds,
-        timeout_seconds=timeout_seconds or _timeout_seconds(size.max_seconds),
+        timeout_seconds=timeout_seconds or 2 * (size.max_seconds or 300.0) + _SETUP_SECONDS,
         files=files,
         before=_last(levels, "before"),
         **{name: getattr(experiment, name) for name in _SAME_FOR_ALL_TRIALS},
@@ -293,11 +293,6 @@ def _make_trial(
         driver=_driver(levels, experiment, cage, options.default_driver),
         data=_data(experiment.data, size),
     )
-
-
-def _timeout_seconds(max_seconds: float | None) -> float:
-    """Return the lifetime of a workload, whose checks may take as long as its measured part."""
-    return _SETUP_SECONDS + (_LONGEST_SECONDS if max_seconds is None else 2 * max_seconds)
 
 
 def _dataset(total_bytes: int, files: int, fill: str) -> Dataset:

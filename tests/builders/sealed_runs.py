@@ -13,20 +13,13 @@ from pagecage.linux.processes import children, tree
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
 from pagecage.verdicts.evaluate import Verdicts
+from reliability.campaign import NAMESPACES
 from tests.builders.command_line import CommandLine, pagecage_argv, verdicts
 from tests.builders.waiting import wait_until
 from tests.tree import ROOT
 
 LEVEL = f"cold-{os.getpid()}"
 """A level of this process alone, since tests run in parallel and its name is in the cgroup's."""
-_LET_GO = """awk '$5 ~ "/build/tests/" {print $5}' /proc/self/mountinfo | tac |
-xargs --no-run-if-empty umount --lazy; exec "$@\""""
-NAMESPACES: tuple[str, ...] = (
-    *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"),
-    *("sh", "-c", _LET_GO, "sh"),
-)
-"""Mounts of its own, without those of tests that run meanwhile: a copy of one would keep its disk
-in use after the test has unmounted it."""
 _SPOOL = 'mount --bind "$1" /dev/shm && shift && "$@"; exit $?'
 """The shell that becomes process 1 there, which reaps the orphans of killed parents."""
 _LONGEST_SECONDS = 120.0

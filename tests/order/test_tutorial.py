@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import Completed, run
+from reliability.campaign import NAMESPACES
 from tests.builders.documents import INDENTED
-from tests.builders.sealed_runs import NAMESPACES
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs/TUTORIAL.md").read_text()

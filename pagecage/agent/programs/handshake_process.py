@@ -21,10 +21,7 @@ LONGEST_LINE_BYTES = 1 << 20
 _TYPES = ("ready", "sample", "stopped", "end")
 _SHOWN_CHARACTERS = 60
 _POLL_SECONDS = 0.005
-_AMOUNTS = (
-    *("seconds", "check_seconds"),
-    *("bytes", "blocks", "distinct_bytes", "covered_fraction"),
-)
+_AMOUNTS = ("seconds", "check_seconds", "bytes", "blocks", "distinct_bytes", "covered_fraction")
 
 
 class HandshakeBreach(Exception):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pagecage.model.record import Record, record_from_json
+from pagecage.model.record_sections import MachineEvidence
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency import judge_consistency
 from pagecage.verdicts.evaluate import evaluate
@@ -224,12 +226,13 @@ def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
 def cached(**end: int | None) -> dict[str, Any]:
     """Return a cold cache that a reader of the whole file fills."""
     names = ("resident_bytes", "charged_bytes", "read_bytes")
-    start, filled = ({**dict.fromkeys(names, n), "reclaimed_bytes": 0} for n in (0, FILE_BYTES))
+    none = {"reclaimed_bytes": 0, "host_reclaimed_bytes": 0}
+    start, filled = ({**dict.fromkeys(names, n), **none} for n in (0, FILE_BYTES))
     moments = {"start": start, "go": dict(start), "end": {**filled, **end}}
     return {**moments, "came_bytes": FILE_BYTES, "charge_lag_bytes": LAG}
 
 
-def reader(argv: tuple[str, ...] = (), **end: int) -> Record:
+def reader(argv: tuple[str, ...] = (), **end: int | None) -> Record:
     workload = {"argv": list(argv), "end": {"distinct_bytes": FILE_BYTES, "checksum": 7}}
     return record_from_json(plain_record(cache=cached(**end), workload=workload, response={}))
 
@@ -243,12 +246,8 @@ def test_reads_past_the_cache_must_be_planned() -> None:
 
 def reclaimed(own: int | None, by_host: int) -> str:
     """Return the contradiction of a reader whose pages are gone at the end."""
-    none = {"reclaimed_bytes": None if own is None else 0, "host_reclaimed_bytes": 0}
-    gone = {"reclaimed_bytes": own, "host_reclaimed_bytes": by_host}
-    cache = cached(charged_bytes=0, resident_bytes=0, **gone)
-    cache["start"] |= none
-    data = {"argv": [], "end": {"distinct_bytes": FILE_BYTES, "checksum": 7}}
-    return contradiction(record_from_json(plain_record(cache=cache, workload=data, response={})))
+    found = {"reclaimed_bytes": own, "host_reclaimed_bytes": by_host}
+    return contradiction(reader((), charged_bytes=0, resident_bytes=0, **found))
 
 
 def test_reclaimed_pages_were_not_read_past_the_cache() -> None:
@@ -260,10 +259,8 @@ def test_reclaimed_pages_were_not_read_past_the_cache() -> None:
 
 
 def test_damon_is_named_if_it_reclaims_idle_pages() -> None:
-    cache, workload = cached(charged_bytes=0, resident_bytes=0), {"end": reader().workload.end}
-    data = plain_record(cache=cache, workload=workload, response={})
-    data["machine"] = {"before": {"idle_pageout_seconds": 60.0}}
-    found = contradiction(record_from_json(data))
+    machine = MachineEvidence(before={"idle_pageout_seconds": 60.0})
+    found = contradiction(replace(reader(charged_bytes=0, resident_bytes=0), machine=machine))
     assert "again: DAMON reclaims pages that are not accessed for 60 s" in found
 
 
